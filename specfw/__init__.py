@@ -1,0 +1,1 @@
+"""Speculative decoding on MLX: composed, run, and checked against its own mathematics."""

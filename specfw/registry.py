@@ -1,0 +1,181 @@
+"""Names of components: a configuration names a registered class, it never names code to call.
+
+A component is a frozen keyword-only dataclass of its hyperparameters. Registering it under a group gives
+its name (the module's name unless said otherwise), and its own fields give the schema that a configuration
+is checked against. Standard library only.
+"""
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+C = TypeVar("C", bound=type)
+
+ENTRY_POINTS = "specfw.components"
+
+_components: dict[str, dict[str, type]] = {}
+
+
+def register(group: str, name: str | None = None) -> Callable[[C], C]:
+    """Class decorator: enter a component under `group`, by default under its module's name."""
+
+    def enter(cls: C) -> C:
+        key = name or cls.__module__.rpartition(".")[2]
+        present = _components.setdefault(group, {}).get(key)
+        if present is not None and present.__qualname__ != cls.__qualname__:
+            raise ValueError(f"{group} {key!r} is registered twice: {present.__module__}, {cls.__module__}")
+        _components[group][key] = cls
+        return cls
+
+    return enter
+
+
+def groups() -> tuple[str, ...]:
+    """The groups that have components, in alphabetical order."""
+    return tuple(sorted(_components))
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The components of `group`, in alphabetical order."""
+    return tuple(sorted(_components.get(group, {})))
+
+
+def component(group: str, name: str, key: str | None = None) -> type:
+    """The class registered as `name`.
+
+    Raises:
+        ValueError: nothing of that name; the sentence names the key and the allowed values.
+    """
+    found = _components.get(group, {}).get(name)
+    if found is None:
+        allowed = ", ".join(names(group)) or "nothing"
+        raise ValueError(f"{key or group} must be one of: {allowed}; got {name!r}")
+    return found
+
+
+def name_of(cls: type, group: str) -> str:
+    """The name under which `cls` is registered."""
+    return next(name for name, known in _components[group].items() if known is cls)
+
+
+def load_plugins(modules: Sequence[str] = ()) -> None:
+    """Import a user's modules (from `plugins=[...]`) and every installed entry point; importing registers.
+
+    Raises:
+        ValueError: a module that cannot be imported.
+    """
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ValueError(f"plugins must name importable modules; {module!r}: {error}") from error
+    for point in entry_points(group=ENTRY_POINTS):
+        point.load()
+
+
+def build(group: str, node: Mapping[str, Any], key: str | None = None) -> Any:
+    """Make the component that `node` names (`name`) from the rest of `node`.
+
+    Args:
+        group: registry group.
+        node: `name` and the component's fields as plain values.
+        key: the full key of `node` in the configuration, for error messages.
+
+    Raises:
+        ValueError: unknown component, unknown field or a value out of range, with its full key.
+    """
+    where = key or group
+    cls = component(group, str(node.get("name")), where)
+    return construct(cls, {k: v for k, v in node.items() if k != "name"}, where)
+
+
+def construct(cls: type, values: Mapping[str, Any], key: str) -> Any:
+    """Make `cls` from plain values; see `build` for the errors."""
+    hints = get_type_hints(cls)
+    known = {field.name for field in dataclasses.fields(cls) if field.init}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ValueError(f"{key}.{unknown[0]} is not a key; allowed: {', '.join(sorted(known)) or 'none'}")
+    try:
+        return cls(**{name: _frozen(name, value, hints[name]) for name, value in values.items()})
+    except TypeError as error:
+        raise ValueError(f"{key}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{key}.{error}") from error
+
+
+def schema(cls: type, name: str | None = None) -> type:
+    """A mutable dataclass with the fields of `cls`, for a configuration store.
+
+    A frozen dataclass would make its node read-only; Literal becomes str, tuples become lists.
+
+    Args:
+        cls: a component.
+        name: when given, a leading field `name` with this default.
+    """
+    hints = get_type_hints(cls)
+    leading: list[Any] = [] if name is None else [("name", str, name)]
+    mirrored = [(f.name, _plain(hints[f.name]), _default(f)) for f in dataclasses.fields(cls) if f.init]
+    return dataclasses.make_dataclass(f"{cls.__name__}Schema", leading + mirrored, kw_only=True)
+
+
+def require(field: str, holds: bool, allowed: str, value: Any) -> None:
+    """Raise the one form of a range error unless `holds`.
+
+    Raises:
+        ValueError: names the field, the allowed interval or values, and the value.
+    """
+    if not holds:
+        raise ValueError(f"{field} must be {allowed}, got {value!r}")
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        made = _thawed(field.default_factory())
+    elif field.default is not dataclasses.MISSING:
+        made = _thawed(field.default)
+    else:
+        return dataclasses.field(default="???")
+    if isinstance(made, list | dict):
+        return dataclasses.field(default_factory=made.copy)
+    return dataclasses.field(default=made)
+
+
+def _plain(hint: Any) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return str
+    if origin is tuple:
+        # a nested typed list would refuse the integer 1 where 1.0 is meant; construct() checks the leaves
+        return list[Any] if get_origin(args[0]) is tuple else list[_plain(args[0])]  # type: ignore[misc]
+    if origin in (dict, Mapping) or getattr(origin, "__name__", "") == "Mapping":
+        return dict[_plain(args[0]), _plain(args[1])]  # type: ignore[misc]
+    if origin in (Union, types.UnionType):
+        return _plain(next(arg for arg in args if arg is not type(None))) | None
+    return hint
+
+
+def _frozen(field: str, value: Any, hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(arg for arg in get_args(hint) if arg is not type(None))
+    if isinstance(value, list | tuple):
+        inner = (*get_args(hint), Any)[0]
+        return tuple(_frozen(field, item, inner) for item in value)
+    if get_origin(hint) is Literal:
+        allowed = get_args(hint)
+        require(field, value in allowed, f"one of: {', '.join(map(str, allowed))}", value)
+    if hint in (int, float) and value is not None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = number and (hint is float or float(value).is_integer())
+        require(field, fits, f"of type {hint.__name__}", value)
+        return hint(value)
+    return value
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_thawed(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
