@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 C = TypeVar("C", bound=type)
@@ -74,6 +75,17 @@ def load_plugins(modules: Sequence[str] = ()) -> None:
             raise ValueError(f"plugins must name importable modules; {module!r}: {error}") from error
     for point in entry_points(group=ENTRY_POINTS):
         point.load()
+
+
+def discover(package: str, path: Sequence[str]) -> None:
+    """Import every module of a component package, so that a new component is one new file.
+
+    Args:
+        package: the package's `__name__`.
+        path: its `__path__`.
+    """
+    for module in iter_modules(path):
+        import_module(f"{package}.{module.name}")
 
 
 def build(group: str, node: Mapping[str, Any], key: str | None = None) -> Any:

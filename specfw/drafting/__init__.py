@@ -1,0 +1,5 @@
+"""Drafters, one file each."""
+
+from specfw.registry import discover
+
+discover(__name__, __path__)

@@ -1,0 +1,5 @@
+"""Controllers of the draft length, one file each."""
+
+from specfw.registry import discover
+
+discover(__name__, __path__)

@@ -1,0 +1,85 @@
+"""What a language model is here: tokens and a cache in, logits out; and what a cache promises.
+
+A cache holds the tokens it was fed. Before a round the target's holds n - 1 of the n committed tokens, the
+drafter's at most n - 2; after a round each is rewound to what was really emitted, and `lengths` says so.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from specfw.types import Ints
+
+
+class Cache(ABC):
+    """State of one model for B sequences."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> Ints:
+        """[B] tokens held by each row."""
+
+    @abstractmethod
+    def rewind(self, counts: Ints) -> None:
+        """Forget the last `counts` [B] tokens of each row.
+
+        Raises:
+            RuntimeError: fewer tokens were dropped than asked.
+        """
+
+    @abstractmethod
+    def arrays(self) -> Any:
+        """What to evaluate so that no graph is carried from round to round: a tree of arrays, never empty."""
+
+
+class LanguageModel(ABC):
+    """A loaded model.
+
+    Attributes:
+        vocab_size: V, the width of its logits.
+        eos_ids: end-of-sequence ids, empty when it has none.
+        batched: whether more than one sequence can be fed at once.
+        name: how error messages and logs call it.
+    """
+
+    vocab_size: int
+    eos_ids: frozenset[int]
+    batched: bool
+    name: str
+
+    @abstractmethod
+    def new_cache(self, batch_size: int) -> Cache:
+        """An empty cache for B sequences."""
+
+    @abstractmethod
+    def forward(self, tokens: mx.array, cache: Cache) -> mx.array:
+        """Feed `tokens` [B, T] int32 after what the cache holds; logits [B, T, V] in the model's dtype."""
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """What identifies the weights in a record: digests, commit, rows."""
+
+
+class ModelSpec(ABC):
+    """A component that names a model; `load` reads it. Checks that need no weights happen before."""
+
+    @abstractmethod
+    def load(self, role: str) -> LanguageModel:
+        """Load the model as `role` ("target" or "drafter").
+
+        Raises:
+            ValueError: it cannot be read, or its cache cannot rewind; the sentence names `<role>.<field>`.
+        """
+
+
+def prefill(model: LanguageModel, cache: Cache, tokens: Ints, chunk: int) -> Iterator[int]:
+    """Feed `tokens` [B, L] in chunks, evaluating once a chunk; yields the tokens of a row fed so far."""
+    total = tokens.shape[1]
+    for start in range(0, total, chunk):
+        part = mx.array(tokens[:, start : start + chunk].astype(np.int32))
+        model.forward(part, cache)
+        mx.eval(cache.arrays())
+        yield min(start + chunk, total)

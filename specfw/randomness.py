@@ -1,0 +1,117 @@
+"""The draws of a run: functions of (seed, stream, prompt, sample, position[, round]) and of nothing else.
+
+The only module that knows how MLX lays out a key. A key is a 64-bit mix of its tuple, computed on the host
+for a whole round at once; draws are batched by `mx.vmap`, because a draw in MLX depends on the shape asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+
+import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
+
+SEED_LIMIT = 2**64
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+class Stream(IntEnum):
+    """What a draw is for; equal tuples in two streams share nothing."""
+
+    TARGET = 1
+    COIN = 2
+    DRAFT = 3
+    ACCEPT = 4
+    RESIDUAL = 5
+    AUDIT = 6
+
+
+def keys(seed: int, stream: Stream, *coordinates: npt.ArrayLike) -> mx.array:
+    """MLX keys [..., 2] uint32, one for each element of the broadcast integer `coordinates`.
+
+    Each coordinate passes through the finaliser of SplitMix64 (Steele, Lea, Flood 2014) before the next one
+    enters.
+    """
+    state = _finalise(np.array(seed, dtype=np.uint64))
+    for coordinate in (int(stream), *coordinates):
+        state = _finalise(state ^ np.asarray(coordinate).astype(np.uint64))
+    halves = np.stack([state >> np.uint64(32), state & np.uint64(0xFFFFFFFF)], axis=-1)
+    return mx.array(halves.astype(np.uint32))
+
+
+def _finalise(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        mixed = state + _GOLDEN
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def uniforms(key: mx.array, count: int) -> mx.array:
+    """Uniform draws [..., count] float32 in [0, 1) from keys [..., 2]."""
+    flat = key.reshape(-1, 2)
+    drawn = mx.vmap(lambda k: mx.random.uniform(shape=(count,), key=k))(flat)
+    return drawn.reshape(*key.shape[:-1], count)
+
+
+def gumbels(key: mx.array, vocab_size: int) -> mx.array:
+    """Standard Gumbel noise [..., V] float32 from keys [..., 2], the tail resolved down to u = 2^-33."""
+    uniform = mx.maximum(uniforms(key, vocab_size), 2.0**-33)
+    return -mx.log(-mx.log1p(-uniform))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Every draw that one round may make, by name.
+
+    Attributes:
+        seed: of the run.
+        prompt: [B] each row's place in the whole list of prompts.
+        sample: [B] each row's sample number.
+        position: [B] the index, in prompt + output, of the round's first token.
+        round: the rows' own round, from 0.
+        vocab_size: V of the target.
+    """
+
+    seed: int
+    prompt: npt.NDArray[np.int64]
+    sample: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    round: int
+    vocab_size: int
+
+    def accept(self) -> mx.array:
+        """[B] the uniform that decides how many draft tokens stand."""
+        return uniforms(self._of_round(Stream.ACCEPT), 1)[..., 0]
+
+    def residual(self) -> mx.array:
+        """[B, 2] the uniforms that draw the recovered or bonus token of a ratio rule."""
+        return uniforms(self._of_round(Stream.RESIDUAL), 2)
+
+    def draft(self, offset: int) -> mx.array:
+        """[B, 2] the uniforms that draw the draft token `offset` places into the round."""
+        return uniforms(self._keys(Stream.DRAFT, self.position + offset, self.round), 2)
+
+    def target(self, offsets: Sequence[int]) -> mx.array:
+        """[B, len(offsets), V] the Gumbel noise of the target's own draws at those places of the round."""
+        return gumbels(self._per_place(Stream.TARGET, offsets), self.vocab_size)
+
+    def coin(self, offsets: Sequence[int]) -> mx.array:
+        """[B, len(offsets)] the coin of XTC at those places, the same for target and drafter."""
+        return uniforms(self._per_place(Stream.COIN, offsets), 1)[..., 0]
+
+    def _of_round(self, stream: Stream) -> mx.array:
+        return self._keys(stream, self.position, self.round)
+
+    def _per_place(self, stream: Stream, offsets: Sequence[int]) -> mx.array:
+        place = partial(np.expand_dims, axis=1)
+        positions = place(self.position) + np.asarray(offsets, dtype=np.int64)
+        return keys(self.seed, stream, place(self.prompt), place(self.sample), positions)
+
+    def _keys(self, stream: Stream, position: npt.NDArray[np.int64], round_: int) -> mx.array:
+        return keys(self.seed, stream, self.prompt, self.sample, position, round_)

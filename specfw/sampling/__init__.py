@@ -1,0 +1,5 @@
+"""The sampler chain and its steps, one file each."""
+
+from specfw.registry import discover
+
+discover(__name__, __path__)
