@@ -60,7 +60,7 @@ class _Weights:
         """[...] sum of p q: the chance that two independent draws agree."""
         return block_sum(self.probs * other.aligned(self))  # type: ignore[arg-type]
 
-    def where(self, chosen: mx.array, other: Self) -> Self:
+    def where(self, chosen: mx.array, other: "Categorical") -> Self:
         """This row where `chosen` [...] holds, else the row of `other` (same form, same support)."""
         return self._with(mx.where(chosen[..., None], self.probs, other.probs))
 
@@ -115,6 +115,10 @@ class _Weights:
     def argmax(self) -> mx.array:
         """[...] int32: the most probable id, the lowest among equals."""
         return self._ids(mx.argmax(self.probs, axis=-1))
+
+    def mode(self) -> Self:
+        """The row that puts everything on the most probable id, in this row's own form."""
+        return self._with((self.support == self.argmax()[..., None]).astype(self.probs.dtype))
 
     def _ids(self, entry: mx.array) -> mx.array:
         raise NotImplementedError

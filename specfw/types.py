@@ -98,7 +98,7 @@ class Outcome(NamedTuple):
     """One round as the host knows it after the cut (end of sequence, stop string). All arrays are numpy.
 
     Attributes:
-        index: the round's number, from 0.
+        round: its number, from 0.
         position: [B] index in prompt + output of the round's first token.
         prompt: [B] place of the row's prompt in the whole list.
         sample: [B] sample number.
@@ -111,10 +111,11 @@ class Outcome(NamedTuple):
         raw_accepted: [B] n, before the cut.
         degenerate: [B] bool.
         active: [B] bool, rows that were not finished when the round began.
-        seconds: of the whole round.
+        seconds: of the whole round, s.
+        phases: draft, verify and decide seconds, when they are timed apart.
     """
 
-    index: int
+    round: int
     position: Ints
     prompt: Ints
     sample: Ints
@@ -128,3 +129,18 @@ class Outcome(NamedTuple):
     degenerate: npt.NDArray[np.bool_]
     active: npt.NDArray[np.bool_]
     seconds: float
+    phases: tuple[float, float, float] | None
+
+
+class Batch(NamedTuple):
+    """Sequences decoded together: prompts of one length.
+
+    Attributes:
+        prompts: [B, L] int64, L >= 1.
+        prompt: [B] place of each row's prompt in the whole list.
+        sample: [B] sample number.
+    """
+
+    prompts: Ints
+    prompt: Ints
+    sample: Ints

@@ -1,4 +1,4 @@
-"""A small library that gives the OpenBLAS of a wheel the names MLX calls, compiled once into the user's cache."""
+"""A library that gives the OpenBLAS of a wheel the names MLX calls, compiled once into the user's cache."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ void {name}(int order, int transpose_a, int transpose_b, int m, int n, int k, {s
 """
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Why a library is not used, as one clause for the log."""
 
 
@@ -37,7 +37,7 @@ def forwarding_library(target: Path, spelling: str) -> Path:
     """The compiled library for `target`; its name is a digest of its text and of the target's identity.
 
     Raises:
-        Unavailable: there is no C compiler, it failed, or the cache cannot be written.
+        UnavailableError: there is no C compiler, it failed, or the cache cannot be written.
     """
     source = source_code(spelling)
     try:
@@ -45,7 +45,7 @@ def forwarding_library(target: Path, spelling: str) -> Path:
         if not path.exists():
             _compile(source, target, path)
     except OSError as error:
-        raise Unavailable(f"no forwarding library for {target.name}: {error}") from error
+        raise UnavailableError(f"no forwarding library for {target.name}: {error}") from error
     return path
 
 
@@ -54,13 +54,11 @@ def _compile(source: str, target: Path, path: Path) -> None:
 
     compiler = next(filter(None, map(which, _COMPILERS)), None)
     if compiler is None:
-        raise Unavailable(f"no C compiler ({', '.join(_COMPILERS)}) to forward to {target.name}")
+        raise UnavailableError(f"no C compiler ({', '.join(_COMPILERS)}) to forward to {target.name}")
     unfinished = path.with_suffix(f".{os.getpid()}")
     flags = ["-shared", "-fPIC", "-O2", "-x", "c", "-", "-x", "none", str(target), "-o", str(unfinished)]
     linker = ["-Xlinker", "--no-undefined", "-Xlinker", "-rpath", "-Xlinker", str(target.parent)]
-    done = subprocess.run(
-        [compiler, *flags, *linker], input=source, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([compiler, *flags, *linker], input=source, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Unavailable(f"{compiler} could not forward to {target.name}: {done.stderr.strip()}")
+        raise UnavailableError(f"{compiler} could not forward to {target.name}: {done.stderr.strip()}")
     unfinished.replace(path)

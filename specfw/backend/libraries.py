@@ -1,7 +1,7 @@
 """Where an OpenBLAS comes from, and how it is put in front of MLX's own BLAS.
 
 MLX's Linux wheel calls `cblas_sgemm`, `cblas_dgemm` and `cblas_cgemm` of the reference BLAS it bundles. The
-dynamic linker looks in the process's global scope first, so a library loaded there before MLX is used instead.
+dynamic linker looks in the process's global scope first: a library loaded there before MLX is used instead.
 """
 
 import ctypes
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from specfw.backend.forwarding import Unavailable, forwarding_library
+from specfw.backend.forwarding import UnavailableError, forwarding_library
 
 
 class Library(NamedTuple):
@@ -31,20 +31,20 @@ class Loaded(NamedTuple):
     threads: int
 
 
-type_of_source = Callable[[], Library]
+Source = Callable[[], Library]
 
 
 def system(name: str = "libopenblas.so.0") -> Library:
     """The system's OpenBLAS: a path as it is, a name in LD_LIBRARY_PATH, the environment's `lib`, `ldconfig`.
 
     Raises:
-        Unavailable: there is none.
+        UnavailableError: there is none.
     """
     folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), str(Path(sys.prefix, "lib"))]
     places = [Path(folder, name) for folder in folders if folder] + _known_to_the_linker(name)
     found = next((path for path in ([Path(name)] if "/" in name else places) if path.is_file()), None)
     if found is None:
-        raise Unavailable(f"the system has no {name}")
+        raise UnavailableError(f"the system has no {name}")
     return Library("system", found.resolve())
 
 
@@ -52,16 +52,14 @@ def wheel(package: str = "scipy") -> Library:
     """The OpenBLAS bundled in a package's wheel, behind a library that forwards to its prefixed symbols.
 
     Raises:
-        Unavailable: the package bundles none, or it cannot be forwarded to.
+        UnavailableError: the package bundles none, or it cannot be forwarded to.
     """
     spec = find_spec(package)
     folders = [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
-    bundled = [
-        path for place in folders for path in place.with_name(f"{package}.libs").glob("*openblas*.so*")
-    ]
+    bundled = [path for place in folders for path in place.with_name(f"{package}.libs").glob("*openblas*.so*")]
     if not bundled:
-        raise Unavailable(f"{package} bundles no OpenBLAS")
-    # The name tells the interface: libscipy_openblas-*.so takes 32-bit, libscipy_openblas64_-*.so 64-bit sizes.
+        raise UnavailableError(f"{package} bundles no OpenBLAS")
+    # libscipy_openblas-*.so takes 32-bit sizes, libscipy_openblas64_-*.so takes 64-bit ones.
     spelling = "scipy_{}64_" if "openblas64_" in bundled[0].name else "scipy_{}"
     return Library(package, forwarding_library(bundled[0], spelling), spelling)
 
@@ -80,7 +78,7 @@ def load(library: Library, threads: int) -> Loaded:
     os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
     handle = ctypes.CDLL(None if library.path is None else str(library.path), mode=ctypes.RTLD_GLOBAL)
 
-    def function(name: str) -> ctypes._NamedFuncPointer | None:
+    def function(name: str) -> Any:
         return getattr(handle, library.spelling.format(name), None)
 
     set_threads, get_threads = function("openblas_set_num_threads"), function("openblas_get_num_threads")

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 
 _CUDA_WHEELS = ("mlx-cuda-12", "mlx-cuda-13")
@@ -19,11 +20,7 @@ def processor() -> str:
     if sys.platform == "darwin":
         brand = _output("sysctl", "-n", "machdep.cpu.brand_string").strip()
         return brand or platform.processor() or platform.machine()
-    facts: dict[str, str] = {}
-    cpuinfo = Path("/proc/cpuinfo")
-    for line in cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else ():
-        name, _, value = line.partition(":")
-        facts.setdefault(name.strip(), value.strip())
+    facts = _first_core()
     name = facts.get("model name") or platform.processor() or platform.machine()
     details = {"family": "cpu family", "model": "model", "stepping": "stepping"}
     details |= {"implementer": "CPU implementer", "part": "CPU part"}
@@ -46,6 +43,15 @@ def mlx_version() -> str | None:
 def computes_on_gpu() -> bool:
     """Whether MLX's default device is a GPU: a CUDA build of it is installed and a device is there."""
     return any(map(Path.exists, _CUDA_DEVICES)) and any(map(_version, _CUDA_WHEELS))
+
+
+def _first_core() -> dict[str, str]:
+    try:
+        with Path("/proc/cpuinfo").open(errors="replace") as lines:
+            pairs = (line.partition(":") for line in takewhile(str.strip, lines))
+            return {name.strip(): value.strip() for name, _, value in pairs}
+    except OSError:
+        return {}
 
 
 def _version(distribution: str) -> str | None:

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from specfw.backend.cache import cache_folder, digest, identity
-from specfw.backend.forwarding import Unavailable
+from specfw.backend.forwarding import UnavailableError
 from specfw.backend.libraries import Library
 from specfw.backend.machine import mlx_version
 
@@ -18,8 +18,8 @@ _TIMEOUT_S = 120
 def check(library: Library, threads: int, processor: str, *, run: bool) -> float | None:
     """The largest difference from float64, relative to the largest entry; None where never measured.
 
-    Only what passes is remembered, by library file, MLX, processor, kernels asked for and threads: a failure may
-    have been a passing trouble, so it is tried again.
+    Only what passes is remembered, by library file, MLX, processor, kernels asked for and threads: a failure
+    may have been a passing trouble, so it is tried again.
 
     Args:
         library: what to test.
@@ -28,7 +28,7 @@ def check(library: Library, threads: int, processor: str, *, run: bool) -> float
         run: measure when nothing is remembered.
 
     Raises:
-        Unavailable: the difference is above 1e-4, or the child process did not end well.
+        UnavailableError: the difference is above 1e-4, or the child process did not end well.
     """
     assert library.path is not None
     facts = {
@@ -43,7 +43,7 @@ def check(library: Library, threads: int, processor: str, *, run: bool) -> float
     if difference is None and run:
         difference = _measure(library, threads)
         if not difference <= LIMIT:
-            raise Unavailable(f"{library.path} is {difference:.0e} off float64, above the limit {LIMIT:.0e}")
+            raise UnavailableError(f"{library.path} is {difference:.0e} off float64, above the limit {LIMIT:.0e}")
         _remember(name, {**facts, "difference": difference})
     return difference
 
@@ -61,10 +61,10 @@ def _measure(library: Library, threads: int) -> float:
             timeout=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"the self-test of {library.path} could not run: {error}") from error
+        raise UnavailableError(f"the self-test of {library.path} could not run: {error}") from error
     if child.returncode:
         last = (child.stderr.strip().splitlines() or [f"status {child.returncode}"])[-1]
-        raise Unavailable(f"the self-test of {library.path} failed: {last}")
+        raise UnavailableError(f"the self-test of {library.path} failed: {last}")
     return float(child.stdout)
 
 

@@ -1,0 +1,103 @@
+"""What a drafter is: it proposes up to K tokens after the committed ones and says what law they came from.
+
+A token and its row come from one tensor, so what is reported is what was sampled. A drafter says which caches
+it holds; between rounds its own holds m <= n - 2 of n committed tokens (n - 2 except after rounds in which it
+did not run, and at a one-token prompt), and it is fed tokens m .. n - 1 before it drafts.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from specfw.models.base import LanguageModel
+from specfw.randomness import Noise
+from specfw.sampling.chain import SamplerChain
+from specfw.types import Ints, Proposal
+
+
+class Start(NamedTuple):
+    """What a drafter is opened with.
+
+    Attributes:
+        model: the drafter model, None for drafters without one.
+        chain: the draft chain.
+        prompts: [B, L] int64 prompt tokens, all of one length.
+        chunk: prefill chunk, tokens.
+    """
+
+    model: LanguageModel | None
+    chain: SamplerChain
+    prompts: Ints
+    chunk: int
+
+
+class DraftSession(ABC):
+    """A drafter at work on B sequences."""
+
+    @abstractmethod
+    def prefill(self) -> Iterator[int]:
+        """Take in the prompt, evaluating once a chunk; yields the tokens taken in so far."""
+
+    @abstractmethod
+    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise) -> Proposal:
+        """A lazy proposal of `count` >= 1 tokens for every row.
+
+        Args:
+            committed: B integer arrays, prompt + emitted tokens.
+            count: the round's K.
+            noise: the round's draws.
+        """
+
+    @abstractmethod
+    def rewind(self, counts: Ints) -> None:
+        """Forget the last `counts` [B] tokens of every cache that ran in this round."""
+
+    @abstractmethod
+    def lengths(self) -> Ints | None:
+        """[B] tokens held in the drafter's own cache, None when it has none."""
+
+    @abstractmethod
+    def arrays(self) -> Any:
+        """What to evaluate with a round so that no graph is carried along: a tree of arrays."""
+
+
+class Drafting(ABC):
+    """A component that says how drafts are made.
+
+    Attributes:
+        uses_model: whether the configured drafter model is loaded at all.
+        proposes: False for plain decoding.
+    """
+
+    uses_model: bool = True
+    proposes: bool = True
+
+    @property
+    @abstractmethod
+    def caches(self) -> Literal["none", "own", "target"]:
+        """Which cache the drafter holds."""
+
+    @abstractmethod
+    def reports_distribution(self) -> bool:
+        """Whether proposals carry their rows."""
+
+    @abstractmethod
+    def point_mass(self, chain: SamplerChain) -> bool:
+        """Whether every row is a point mass, so that drafting is deterministic."""
+
+    @abstractmethod
+    def open(self, start: Start) -> DraftSession:
+        """A session on the given prompts."""
+
+
+def tail(committed: tuple[Ints, ...], held: Ints) -> Ints:
+    """[B, n - m] the committed tokens a cache does not hold yet; every row owes the same number.
+
+    Raises:
+        AssertionError: rows owe different numbers of tokens.
+    """
+    owed = {len(tokens) - int(m) for tokens, m in zip(committed, held, strict=True)}
+    assert len(owed) == 1, f"rows of one batch owe different numbers of tokens: {sorted(owed)}"
+    return np.stack([tokens[int(m) :] for tokens, m in zip(committed, held, strict=True)])

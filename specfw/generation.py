@@ -1,0 +1,240 @@
+"""The round and the loop: draft, verify, decide, one evaluation, cut, rewind. Nothing else.
+
+Of n committed tokens the target's cache holds n - 1 before a round and n + e - 1 after it, e tokens emitted;
+the drafter's holds at most n - 2, and n + e - 2 after a round it ran in. Both are rewound by K + 1 - e.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+import numpy as np
+
+from specfw.acceptance._guard import TARGET_ROW, explain, faults
+from specfw.acceptance.base import AcceptanceRule
+from specfw.counting import Decided, cut
+from specfw.diagnostics._phases import Phases
+from specfw.diagnostics.base import Floats, Observer
+from specfw.drafting.base import Drafting, DraftSession, Start
+from specfw.drafting.controllers.base import Controller
+from specfw.errors import FailedCheckError
+from specfw.models.base import LanguageModel, prefill
+from specfw.randomness import Noise
+from specfw.sampling.chain import SamplerChain
+from specfw.types import Batch, Block, History, Ints, Outcome, Proposal, Round
+
+
+def keep_all(row: int, tokens: Ints) -> int:  # noqa: ARG001
+    """Listener that stops at nothing."""
+    return len(tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """The parts of a run, put together.
+
+    Attributes:
+        target: the model that decides.
+        drafter: the model that drafts, if one does.
+        chain: the target's sampler chain.
+        draft_chain: the drafter's.
+        drafting: how drafts are made.
+        rule: the active acceptance rule.
+        controller: of the draft length.
+        seed: of the run.
+        max_tokens: emitted tokens a sequence at most.
+        eos_ids: ids that end a sequence; empty to ignore them.
+        prefill_chunk: tokens of a prompt evaluated at once.
+        observers: the enabled diagnostics.
+        split: time draft, verify and decide apart, at two more evaluations a round.
+    """
+
+    target: LanguageModel
+    drafter: LanguageModel | None
+    chain: SamplerChain
+    draft_chain: SamplerChain
+    drafting: Drafting
+    rule: AcceptanceRule
+    controller: Controller
+    seed: int
+    max_tokens: int
+    eos_ids: frozenset[int]
+    prefill_chunk: int = 512
+    observers: Sequence[Observer] = ()
+    split: bool = False
+
+
+@dataclass(kw_only=True)
+class Generation:
+    """One batch being decoded; iterating runs it and yields each round's `Outcome` after the rewind.
+
+    Attributes:
+        decoder: the parts.
+        batch: the sequences.
+        listen: called with (row, new tokens) in order; returns how many to keep, fewer ends the row.
+        progress: called with (tokens of the prompt taken in, prompt length).
+        host_syncs: evaluations so far.
+    """
+
+    decoder: Decoder
+    batch: Batch
+    listen: Callable[[int, Ints], int] = keep_all
+    progress: Callable[[int, int], None] | None = None
+    host_syncs: int = 0
+    tokens: Ints = field(init=False)
+    lengths: Ints = field(init=False)
+    finished: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        size, length = self.batch.prompts.shape
+        self.tokens = self.batch.prompts.copy()
+        self.lengths = np.full(size, length)
+        self.finished = np.full(size, self.decoder.max_tokens == 0)
+        self._prompt_lengths = self.lengths.copy()
+        self._cache = self.decoder.target.new_cache(size)
+        start = Start(
+            self.decoder.drafter, self.decoder.draft_chain, self.batch.prompts, self.decoder.prefill_chunk
+        )
+        self._session: DraftSession = self.decoder.drafting.open(start)
+        self._controller = self.decoder.controller.open()
+
+    @property
+    def cache_lengths(self) -> tuple[Ints, Ints | None]:
+        """[B] tokens held by the target's and by the drafter's own cache."""
+        return self._cache.lengths, self._session.lengths()
+
+    def __iter__(self) -> Iterator[Outcome]:
+        if not self.finished.all():
+            self._prefill()
+        number = 0
+        while not self.finished.all():
+            outcome = self._round(number)
+            self._controller.observe(outcome)
+            yield outcome
+            number += 1
+
+    def _prefill(self) -> None:
+        decoder, prompts = self.decoder, self.batch.prompts
+        for fed in prefill(decoder.target, self._cache, prompts[:, :-1], decoder.prefill_chunk):
+            self.host_syncs += 1
+            if self.progress:
+                self.progress(fed, prompts.shape[1])
+        self.host_syncs += sum(1 for _ in self._session.prefill())
+
+    def _round(self, number: int) -> Outcome:
+        began = time.perf_counter()
+        budget = self.decoder.max_tokens - (self.lengths - self._prompt_lengths) - 1
+        count = self._controller.next() if self.decoder.drafting.proposes else 0
+        own = np.where(self.finished, 0, np.minimum(count, budget))
+        phases = Phases(self.decoder.split)
+        decided, traces = self._evaluate(self._graph(number, own, phases))
+        phases.mark()
+        outcome = self._outcome(number, own, decided)
+        outcome = outcome._replace(seconds=time.perf_counter() - began, phases=phases.seconds())
+        for observer, trace in zip(self.decoder.observers, traces, strict=True):
+            observer.observe(outcome, trace)
+        self.host_syncs += 1 + phases.syncs
+        return outcome
+
+    def _graph(self, number: int, own: Ints, phases: Phases) -> Round:
+        decoder, batch, count = self.decoder, self.batch, int(own.max())
+        noise = Noise(
+            seed=decoder.seed,
+            prompt=batch.prompt,
+            sample=batch.sample,
+            position=self.lengths,
+            round=number,
+            vocab_size=decoder.target.vocab_size,
+        )
+        committed = tuple(row[:length] for row, length in zip(self.tokens, self.lengths, strict=True))
+        nothing = Proposal(mx.zeros((len(committed), 0), dtype=mx.int32), None)
+        drafts, rows = self._session.propose(committed, count, noise) if count else nothing
+        phases.mark(drafts)
+        newest = mx.array([row[-1:] for row in committed], dtype=mx.int32)
+        logits = decoder.target.forward(mx.concatenate([newest, drafts], axis=1), self._cache)
+        phases.mark(logits)
+        coin = noise.coin(range(count + 1)) if decoder.chain.needs_coin else None
+        history = History(committed, self._prompt_lengths, drafts)
+        target = decoder.chain.distribution(logits, history, coin)
+        block = Block(target, rows, drafts, mx.array(own.astype(np.int32)))
+        verdict = decoder.rule.decide(block, noise)
+        kept = mx.arange(count + 1) < verdict.accepted[:, None]
+        emitted = mx.where(kept, mx.pad(drafts, [(0, 0), (0, 1)]), verdict.token[:, None])
+        return Round(block, verdict, logits, emitted)
+
+    def _evaluate(self, graph: Round) -> tuple[Decided, list[list[Floats]]]:
+        """The one evaluation of a round."""
+        traces = [observer.trace(graph) for observer in self.decoder.observers]
+        codes = faults(graph.block, graph.verdict.survival)
+        verdict = graph.verdict
+        wanted = (verdict.accepted, graph.emitted, graph.block.tokens, verdict.degenerate, codes)
+        mx.eval(wanted, traces, self._cache.arrays(), self._session.arrays())
+        accepted, emitted, drafts, degenerate, code = (np.array(array) for array in wanted)
+        self._refuse_broken(graph, np.where(self.finished[:, None], 0, code))
+        decided = Decided(accepted.astype(np.int64), emitted.astype(np.int64), drafts.astype(np.int64), degenerate)
+        return decided, [[np.array(array) for array in trace] for trace in traces]
+
+    def _refuse_broken(self, graph: Round, codes: Ints) -> None:
+        if not codes.any():
+            return
+        row, place = (int(index) for index in np.argwhere(codes)[0])
+        of_drafter = not codes[row, place] & TARGET_ROW
+        model = self.decoder.drafter if of_drafter and self.decoder.drafter else self.decoder.target
+        raise FailedCheckError(
+            f"row {row} (prompt {self.batch.prompt[row]}, sample {self.batch.sample[row]}), "
+            f"position {self.lengths[row] + place}, model {model.name}: "
+            f"{explain(graph.block, graph.logits, int(codes[row, place]), row, place)}"
+        )
+
+    def _outcome(self, number: int, own: Ints, decided: Decided) -> Outcome:
+        """Cut the round at the end of sequence and at what the listener wants, commit it, rewind."""
+        proposed, accepted, kept = cut(own, decided, self.decoder.eos_ids)
+        kept = np.where(self.finished, 0, kept)
+        heard = np.array(
+            [self.listen(row, decided.emitted[row, :end]) if end else 0 for row, end in enumerate(kept)]
+        )
+        outcome = Outcome(
+            round=number,
+            position=self.lengths.copy(),
+            prompt=self.batch.prompt,
+            sample=self.batch.sample,
+            lengths=own,
+            proposed=proposed,
+            accepted=accepted,
+            emitted=heard,
+            tokens=decided.emitted,
+            drafts=decided.drafts,
+            raw_accepted=decided.accepted,
+            degenerate=decided.degenerate,
+            active=~self.finished,
+            seconds=0.0,
+            phases=None,
+        )
+        self._commit(outcome, heard < kept)
+        return outcome
+
+    def _commit(self, outcome: Outcome, stopped: Ints) -> None:
+        before, emitted = self.lengths, outcome.emitted
+        places = np.arange(outcome.tokens.shape[1]) < emitted[:, None]
+        rows, columns = np.nonzero(places)
+        if before.max() + places.shape[1] > self.tokens.shape[1]:
+            self.tokens = np.pad(self.tokens, [(0, 0), (0, self.tokens.shape[1] + places.shape[1])])
+        self.tokens[rows, before[rows] + columns] = outcome.tokens[rows, columns]
+        self.lengths = before + emitted
+        last = self.tokens[np.arange(len(before)), self.lengths - 1]
+        ended = np.isin(last, list(self.decoder.eos_ids)) & (emitted > 0)
+        full = self.lengths - self._prompt_lengths >= self.decoder.max_tokens
+        self.finished = self.finished | ended | full | stopped
+        self._rewind(places.shape[1] - 1, emitted)
+
+    def _rewind(self, count: int, emitted: Ints) -> None:
+        """Rewind every cache that ran by K + 1 - e and hold it to the contract."""
+        self._cache.rewind(count + 1 - emitted)
+        if count:
+            self._session.rewind(count + 1 - emitted)
+        target, drafter = self.cache_lengths
+        assert (target == self.lengths - 1).all(), f"target caches hold {target}, committed {self.lengths}"
+        if drafter is not None:
+            owed = self.lengths - drafter
+            assert (owed == 2).all() if count else (owed >= 1).all(), f"drafter caches owe {owed}"  # noqa: PLR2004
