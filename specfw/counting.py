@@ -1,11 +1,13 @@
 """What a decided round counts as: the cut at the end of sequence, and where each token came from."""
 
-from typing import NamedTuple
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from specfw.types import Ints, Outcome
 
 import numpy as np
 import numpy.typing as npt
-
-from specfw.types import Ints, Outcome
 
 ORIGINS = ("accepted", "recovered", "bonus", "plain")
 
@@ -44,3 +46,72 @@ def origins(outcome: Outcome) -> Ints:
     place = np.arange(outcome.tokens.shape[1])
     final = np.where(outcome.raw_accepted < outcome.lengths, 1, np.where(outcome.lengths > 0, 2, 3))
     return np.where(place < outcome.raw_accepted[:, None], 0, final[:, None])
+
+
+def tested(outcome: Outcome, stops_at_rejection: bool) -> Ints:
+    """[B] draft tokens whose acceptance was decided: min(n' + 1, K'), or all K' for rules that look further."""
+    return np.minimum(outcome.accepted + 1, outcome.proposed) if stops_at_rejection else outcome.proposed
+
+
+class Tally:
+    """The counters of a run that the summary line is made of; always kept.
+
+    Attributes:
+        rounds: rounds of a sequence that proposed something.
+        plain_rounds: rounds of a sequence that proposed nothing.
+        proposed: draft tokens, K' summed.
+        tested: draft tokens whose acceptance was decided.
+        accepted: draft tokens that stand, n' summed.
+        emitted: tokens emitted.
+        degenerate: residuals that had no mass.
+    """
+
+    def __init__(self, stops_at_rejection: bool) -> None:
+        self._stops = stops_at_rejection
+        self.rounds = self.plain_rounds = self.proposed = self.tested = self.accepted = 0
+        self.emitted = self.degenerate = self.emitted_when_drafting = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in a finished round."""
+        drafted = outcome.active & (outcome.proposed > 0)
+        self.rounds += int(drafted.sum())
+        self.plain_rounds += int((outcome.active & ~drafted).sum())
+        self.proposed += int(outcome.proposed.sum())
+        self.tested += int(tested(outcome, self._stops).sum())
+        self.accepted += int(outcome.accepted.sum())
+        self.emitted += int(outcome.emitted.sum())
+        self.emitted_when_drafting += int(outcome.emitted[drafted].sum())
+        self.degenerate += int((outcome.degenerate & outcome.active).sum())
+
+    def numbers(self) -> dict[str, Any]:
+        """Counters and rates; a rate over nothing is nan, never 0."""
+        return {
+            "rounds": self.rounds,
+            "plain_rounds": self.plain_rounds,
+            "proposed": self.proposed,
+            "positions_tested": self.tested,
+            "accepted": self.accepted,
+            "emitted": self.emitted,
+            "degenerate_residuals": self.degenerate,
+            "per_position_acceptance": rate(self.accepted, self.tested) if self._stops else math.nan,
+            "acceptance_rate": rate(self.accepted, self.proposed),
+            "mean_accepted_len": rate(self.accepted, self.rounds),
+            "mean_tokens_per_round": rate(self.emitted_when_drafting, self.rounds),
+        }
+
+
+def rate(part: float, whole: float) -> float:
+    """`part` / `whole`, nan over nothing."""
+    return part / whole if whole else math.nan
+
+
+NAMES_OF_ORIGINS = {"accepted": "accepted", "recovered": "residual_resample", "bonus": "bonus", "plain": "plain"}
+
+
+def outcomes(outcome: Outcome) -> Iterator[str]:
+    """The kinds of token that a round emitted, as events name them."""
+    kept = np.arange(outcome.tokens.shape[1]) < outcome.emitted[:, None]
+    seen = np.unique(origins(outcome)[kept])
+    yield from (NAMES_OF_ORIGINS[ORIGINS[index]] for index in seen)
+    if (outcome.degenerate & outcome.active).any():
+        yield "degenerate_residual"

@@ -11,7 +11,11 @@ Sums over a vocabulary run in two levels (blocks of 512): one float32 chain over
 import math
 from typing import NamedTuple, Self, TypeAlias
 
-import mlx.core as mx
+from specfw.backend import bind
+
+bind()
+
+import mlx.core as mx  # noqa: E402 - the BLAS must be bound before MLX is loaded
 
 BLOCK = 512
 NORMALISATION_TOLERANCE = 1e-5

@@ -8,9 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import mlx.core as mx
-import numpy as np
-
 from specfw.acceptance._guard import TARGET_ROW, explain, faults
 from specfw.acceptance.base import AcceptanceRule
 from specfw.counting import Decided, cut
@@ -24,8 +21,11 @@ from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Batch, Block, History, Ints, Outcome, Proposal, Round
 
+import mlx.core as mx
+import numpy as np
 
-def keep_all(row: int, tokens: Ints) -> int:  # noqa: ARG001
+
+def keep_all(row: int, tokens: Ints) -> int:
     """Listener that stops at nothing."""
     return len(tokens)
 
@@ -93,9 +93,7 @@ class Generation:
         self.finished = np.full(size, self.decoder.max_tokens == 0)
         self._prompt_lengths = self.lengths.copy()
         self._cache = self.decoder.target.new_cache(size)
-        start = Start(
-            self.decoder.drafter, self.decoder.draft_chain, self.batch.prompts, self.decoder.prefill_chunk
-        )
+        start = Start(self.decoder.drafter, self.decoder.draft_chain, self.batch.prompts, self.decoder.prefill_chunk)
         self._session: DraftSession = self.decoder.drafting.open(start)
         self._controller = self.decoder.controller.open()
 
@@ -151,7 +149,7 @@ class Generation:
         nothing = Proposal(mx.zeros((len(committed), 0), dtype=mx.int32), None)
         drafts, rows = self._session.propose(committed, count, noise) if count else nothing
         phases.mark(drafts)
-        newest = mx.array([row[-1:] for row in committed], dtype=mx.int32)
+        newest = mx.array(np.stack([row[-1:] for row in committed]).astype(np.int32))
         logits = decoder.target.forward(mx.concatenate([newest, drafts], axis=1), self._cache)
         phases.mark(logits)
         coin = noise.coin(range(count + 1)) if decoder.chain.needs_coin else None
@@ -191,9 +189,7 @@ class Generation:
         """Cut the round at the end of sequence and at what the listener wants, commit it, rewind."""
         proposed, accepted, kept = cut(own, decided, self.decoder.eos_ids)
         kept = np.where(self.finished, 0, kept)
-        heard = np.array(
-            [self.listen(row, decided.emitted[row, :end]) if end else 0 for row, end in enumerate(kept)]
-        )
+        heard = np.array([self.listen(row, decided.emitted[row, :end]) if end else 0 for row, end in enumerate(kept)])
         outcome = Outcome(
             round=number,
             position=self.lengths.copy(),

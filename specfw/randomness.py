@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-import mlx.core as mx
-import numpy as np
-import numpy.typing as npt
+from specfw.backend import bind
+
+bind()
+
+import mlx.core as mx  # noqa: E402 - the BLAS must be bound before MLX is loaded
+import numpy as np  # noqa: E402
+import numpy.typing as npt  # noqa: E402
 
 SEED_LIMIT = 2**64
 

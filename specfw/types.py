@@ -8,11 +8,11 @@ into dataclasses.
 
 from typing import NamedTuple
 
+from specfw.distribution import Categorical
+
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
-
-from specfw.distribution import Categorical
 
 Ints = npt.NDArray[np.int64]
 

@@ -4,12 +4,12 @@ The deciding step makes those draws for real, so the text is that of plain decod
 decisions follow the law is tested apart.
 """
 
-import mlx.core as mx
-
 from specfw.acceptance.base import AcceptanceRule
 from specfw.distribution import Categorical, point_mass
 from specfw.randomness import Noise
 from specfw.types import Block, Verdict
+
+import mlx.core as mx
 
 
 class TargetDrawRule(AcceptanceRule):

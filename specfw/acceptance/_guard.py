@@ -3,10 +3,10 @@
 `u < NaN` is False: without it a broken row would pass for a rejection.
 """
 
-import mlx.core as mx
-
 from specfw.distribution import NORMALISATION_TOLERANCE, Categorical
 from specfw.types import Block
+
+import mlx.core as mx
 
 TARGET_ROW, DRAFT_ROW, DRAFT_SUPPORT, SURVIVAL = 1, 2, 4, 8
 

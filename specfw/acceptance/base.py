@@ -14,11 +14,11 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar, Literal, final
 
-import mlx.core as mx
-
 from specfw.distribution import Categorical
 from specfw.randomness import Noise
 from specfw.types import Block, Verdict
+
+import mlx.core as mx
 
 
 class Needs(Enum):

@@ -6,12 +6,12 @@ Accept x_i with probability min(1, p_i(x_i) / q_i(x_i)); after the first rejecti
 from dataclasses import dataclass
 from typing import final
 
-import mlx.core as mx
-
 from specfw.acceptance.base import AcceptanceRule, Needs
 from specfw.distribution import Categorical
 from specfw.registry import register
 from specfw.types import Block
+
+import mlx.core as mx
 
 
 @final

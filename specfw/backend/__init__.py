@@ -54,7 +54,7 @@ class Backend(NamedTuple):
         """Whether a composed `backend.blas` and `backend.threads` (None: any number) ask for just this."""
         if self.blas in ("accelerate", "none"):
             return True
-        return blas in ("auto", self.blas) and (self.blas == "reference" or threads in (None, self.threads))
+        return blas in ("auto", self.blas) and (self.blas != "openblas" or threads in (None, self.threads))
 
 
 def bind(
@@ -81,7 +81,8 @@ def bind(
         request = read(blas, threads)
         backend = _choose(request, sources, self_test=self_test)
         os.environ[BLAS_VARIABLE] = backend.blas if backend.blas in CHOICES else request.blas
-        os.environ[THREADS_VARIABLE] = str(request.threads or backend.threads or request.threads_or_cores)
+        threads_of_workers = backend.threads if backend.blas == "openblas" else request.threads_or_cores
+        os.environ[THREADS_VARIABLE] = str(threads_of_workers)
         _bound.append(backend)
     return _bound[0]
 
@@ -146,7 +147,7 @@ def _use(library: Library, request: Request, *, self_test: bool) -> Backend:
     return Backend(
         blas=blas,
         source=library.source,
-        threads=loaded.threads,
+        threads=loaded.threads if loaded.version else None,
         processor=model,
         reason=f"found by {library.source}" if library.path else "in the process already",
         library=str(library.path) if library.path else None,

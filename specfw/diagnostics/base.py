@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from specfw.acceptance.base import AcceptanceRule
+from specfw.types import Outcome, Round
+
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
-
-from specfw.acceptance.base import AcceptanceRule
-from specfw.types import Outcome, Round
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -44,12 +44,14 @@ class Setting(NamedTuple):
         proposes: whether anything is drafted at all.
         point_mass: whether every proposal row is a point mass.
         reports_distribution: whether proposals carry rows.
+        greedy_target: whether every target row is a point mass.
     """
 
     rule: AcceptanceRule
     proposes: bool
     point_mass: bool
     reports_distribution: bool
+    greedy_target: bool
 
 
 class Observer(ABC):

@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from specfw.models.base import LanguageModel
 from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Ints, Proposal
+
+import numpy as np
 
 
 class Start(NamedTuple):

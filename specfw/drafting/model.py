@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-import mlx.core as mx
-import numpy as np
-
 from specfw.distribution import Categorical, Dense, Survivors, point_mass
 from specfw.drafting.base import Drafting, DraftSession, Start, tail
 from specfw.models.base import prefill
@@ -14,6 +11,9 @@ from specfw.randomness import Noise
 from specfw.registry import register
 from specfw.sampling.chain import SamplerChain
 from specfw.types import History, Ints, Proposal
+
+import mlx.core as mx
+import numpy as np
 
 
 @final

@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+from specfw.models.tokenizer import Tokenizer
+from specfw.types import Ints
+
 import mlx.core as mx
 import numpy as np
-
-from specfw.types import Ints
 
 
 class Cache(ABC):
@@ -43,12 +44,16 @@ class LanguageModel(ABC):
         eos_ids: end-of-sequence ids, empty when it has none.
         batched: whether more than one sequence can be fed at once.
         name: how error messages and logs call it.
+        tokenizer: its words; toys read and write ids separated by spaces.
+        notes: sentences for the log about what loading changed: precision, caches.
     """
 
     vocab_size: int
     eos_ids: frozenset[int]
     batched: bool
     name: str
+    tokenizer: Tokenizer
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def new_cache(self, batch_size: int) -> Cache:
@@ -64,7 +69,14 @@ class LanguageModel(ABC):
 
 
 class ModelSpec(ABC):
-    """A component that names a model; `load` reads it. Checks that need no weights happen before."""
+    """A component that names a model; `check` looks whether it is there, `load` reads it."""
+
+    def check(self, role: str) -> None:  # noqa: B027 - a toy has nothing to look for
+        """Refuse what can be refused without reading weights, so that no model loads before a wrong one.
+
+        Raises:
+            ValueError: the sentence names `<role>.<field>`.
+        """
 
     @abstractmethod
     def load(self, role: str) -> LanguageModel:

@@ -1,0 +1,84 @@
+"""What an exception means to whoever started the command: an exit status and one sentence. Imports no MLX."""
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from specfw.config.sentences import REFUSALS, sentence
+from specfw.errors import FailedCheckError
+
+FAILED_CHECK, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 70, 130
+
+
+class JobError(Exception):
+    """A job that failed, in a form that survives the way back from another process.
+
+    Attributes:
+        status: exit status.
+        text: what stands in the job's folder.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+
+
+def status(error: BaseException) -> int:
+    """The exit status that `error` means."""
+    match error:
+        case JobError():
+            return error.status
+        case KeyboardInterrupt():
+            return INTERRUPTED
+        case FailedCheckError():
+            return FAILED_CHECK
+        case _ if isinstance(error, REFUSALS):
+            return BAD_INPUT
+    return DEFECT
+
+
+def described(error: BaseException, lines: tuple[str, ...] = ()) -> str:
+    """One sentence about `error`, or the traceback of a defect of the program.
+
+    Args:
+        error: what was raised.
+        lines: the overrides in force.
+    """
+    if isinstance(error, JobError):
+        return error.text
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if status(error) == DEFECT:
+        return "".join(traceback.format_exception(error)).rstrip()
+    return sentence(error, lines)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Make SIGTERM, which schedulers send, mean what Ctrl-C means."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text)
+    unfinished.replace(path)

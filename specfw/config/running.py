@@ -1,0 +1,92 @@
+"""A checked configuration put to work: by a Python caller, or as one job of the command line."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from specfw import backend, registry
+from specfw.config.checks import Checked, checked
+from specfw.config.composing import plain
+from specfw.config.failures import JobError, described, interruptible, status, write_whole
+from specfw.config.overrides import Words
+from specfw.errors import FailedCheckError
+from specfw.tasks.base import Job, Outcome, Task
+
+OUTPUTS_VARIABLE = "SPECFW_OUTPUTS"
+
+
+def run(config: Mapping[str, Any], acceptance: str | None) -> Outcome:
+    """Run what `config` says in a new folder; see `specfw.run`."""
+    holds = checked(config)
+    require_bound(holds.config["backend"])
+    now = datetime.now()  # noqa: DTZ005 # folders bear the user's own time, as those Hydra names do
+    folder = Path(os.environ.get(OUTPUTS_VARIABLE, "outputs"), f"{now:%Y-%m-%d}", f"{now:%H-%M-%S-%f}")
+    folder.mkdir(parents=True)
+    return _start(holds, folder.absolute(), acceptance)
+
+
+def require_bound(node: Mapping[str, Any]) -> None:
+    """Refuse a `backend` that this process did not begin with and cannot get any more.
+
+    Raises:
+        ValueError: it asks for another BLAS, or another number of its threads.
+    """
+    blas, threads = node["blas"], node["threads"]
+    bound = backend.bind(blas, threads)
+    if not bound.satisfies(blas, threads):
+        raise ValueError(
+            f"backend must be what this process began with (blas={bound.blas} threads={bound.threads}), got "
+            f"blas={blas} threads={threads}: write it on the command line or set SPECFW_BLAS and "
+            "SPECFW_BLAS_THREADS"
+        )
+
+
+@dataclass(frozen=True)
+class CommandLineJob:
+    """What Hydra calls for every job, in this process or in a launcher's worker.
+
+    Attributes:
+        words: of the command line.
+        sweep: whether this is one of many jobs.
+    """
+
+    words: Words
+    sweep: bool
+
+    def __call__(self, tree: DictConfig) -> None:
+        """Run one job; a failure leaves its sentence in the job's folder as error.txt.
+
+        Raises:
+            JobError: a job of a sweep failed; the others go on.
+            SystemExit: the one job of a run failed.
+        """
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        try:
+            with interruptible():
+                self._run(tree, folder)
+        except Exception as error:
+            failure = JobError(status(error), described(error))
+            write_whole(folder / "error.txt", failure.text + "\n")
+            if self.sweep:
+                raise failure from error
+            sys.stderr.write(f"specfw: {failure.text}\n")
+            raise SystemExit(failure.status) from error  # what Hydra would report is said already
+
+    def _run(self, tree: DictConfig, folder: Path) -> None:
+        registry.load_plugins(self.words.plugins)
+        holds = checked(plain(tree, self.words))
+        require_bound(holds.config["backend"])
+        if not _start(holds, folder, None).passed:
+            raise FailedCheckError(f"a check of the run failed, its record is {folder / 'summary.json'}")
+
+
+def _start(holds: Checked, folder: Path, acceptance: str | None) -> Outcome:
+    task = cast("Task", registry.build("task", holds.config["task"], "task"))
+    return task.run(Job(holds.config, holds.unresolved, folder, acceptance))

@@ -1,0 +1,112 @@
+"""What Hydra and OmegaConf raise, as one sentence: the full key, what is allowed, what was given."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
+
+REFUSALS = (HydraException, OmegaConfBaseException, ValueError)
+"""What means bad input while a configuration is made."""
+
+_KINDS = {
+    "converted to Integer": "an integer",
+    "converted to Float": "a number",
+    "not a valid bool": "true or false",
+    "is not a ListConfig": "a list",
+    "is not Optional": "given a value",
+    "Cannot convert": "one value",
+}
+
+
+def sentence(error: BaseException, lines: tuple[str, ...] = ()) -> str:
+    """One sentence for `error`.
+
+    Args:
+        error: what was raised while a configuration was made.
+        lines: the overrides in force, to find the key whose option does not exist.
+    """
+    match error:
+        case OverrideParseException():
+            return f"an override must be key=value, got {error.override!r} ({_first(error.message)})"
+        case MissingConfigException():
+            return _unknown_option(error, lines)
+        case OmegaConfBaseException():
+            return _node(error, None)
+        case HydraException():
+            return _composition(error)
+    return _joined(str(error))
+
+
+def _unknown_option(error: MissingConfigException, lines: tuple[str, ...]) -> str:
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    if not error.options:
+        return _joined(str(error).partition("Config search path")[0])
+    written = (line.partition("=") for line in lines)
+    key = next((key for key, _, value in written if key.partition("@")[0] == group and name in value), group)
+    return f"{key} must be one of: {', '.join(error.options)}; got {name!r}"
+
+
+def _composition(error: HydraException) -> str:
+    text = str(error)
+    inner = error.__cause__ or error.__context__
+    override = re.search(r"Could not override '([^']+)'", text)
+    if isinstance(inner, OmegaConfBaseException):
+        place = re.match(r"In '([^']+)'", text)
+        return _node(inner, override and override[1]) + (f" (in {place[1]})" if place else "")
+    if "requires --multirun" in text or "Ambiguous value" in text:
+        return f"{re.findall("'([^']+)'", text)[0]} is a sweep: add --multirun, or write key=[a,b] for a list"
+    if override and (mounted := re.search(r"Did you mean to override (?:one of )?(.+?)\?", text)):
+        return f"{override[1]} is not mounted by that name; allowed: {mounted[1]}"
+    return _joined(re.sub(r"To append to your default list use .*|Config search path.*", "", text, flags=re.DOTALL))
+
+
+def _node(error: OmegaConfBaseException, written: str | None) -> str:
+    key, first = error.full_key or "", _first(error.msg or str(error))
+    match error:
+        case MissingMandatoryValue():
+            return f"{key or first.rpartition(' ')[2]} must be given"
+        case ConfigKeyError() | ConfigAttributeError():
+            return _unknown_key(error, written or key)
+        case ValidationError():
+            allowed = next((kind for mark, kind in _KINDS.items() if mark in first), None)
+            if allowed:
+                return f"{key} must be {allowed}, got {error.value!r}"
+            if "is not a subclass of" in first:
+                return f"{key or 'a node'} must be a mapping of its keys, got {error.value!r}"
+    return f"{key}: {first}" if key else first
+
+
+def _unknown_key(error: OmegaConfBaseException, key: str) -> str:
+    root = error.parent_node._get_root() if error.parent_node is not None else None  # noqa: SLF001
+    known = [name for name in _paths(root) if not name.startswith("hydra")]
+    siblings = [name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0]]
+    close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"allowed: {', '.join(siblings) or 'none'}"
+    return f"{key} is not a key; {hint}"
+
+
+def _paths(node: Any, prefix: str = "") -> Iterator[str]:
+    if not isinstance(node, DictConfig) or node._is_none() or node._is_missing() or node._is_interpolation():  # noqa: SLF001
+        return
+    for key in node:
+        yield f"{prefix}{key}"
+        if not OmegaConf.is_missing(node, key) and not OmegaConf.is_interpolation(node, key):
+            yield from _paths(node[key], f"{prefix}{key}.")
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())

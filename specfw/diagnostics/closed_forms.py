@@ -1,0 +1,71 @@
+"""What theory says of acceptance at the tested positions: sum of min(p, q), sum of p q, q at the target's argmax."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from specfw.counting import rate, tested
+from specfw.diagnostics.base import Diagnostic, Floats, Observer, Setting
+from specfw.registry import register
+from specfw.types import Outcome, Round
+
+import mlx.core as mx
+import numpy as np
+
+NAMES = ("sum_min", "sum_prod", "q_at_target_argmax", "expected_acceptance")
+
+
+@final
+@register("diagnostic")
+@dataclass(frozen=True, kw_only=True)
+class ClosedForms(Diagnostic):
+    """Means over the tested positions of a run, and over the first position of its rounds."""
+
+    def open(self, setting: Setting) -> Observer:
+        return _Means(setting)
+
+
+@final
+class _Means(Observer):
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._sums = np.zeros((2, len(NAMES)))
+        self._counts = np.zeros(2, dtype=np.int64)
+        self._accepted_first = 0
+
+    def trace(self, graph: Round) -> tuple[mx.array, ...]:
+        block = graph.block
+        if block.draft is None or not block.tokens.shape[1]:
+            return ()
+        p, q = block.target.head(block.tokens.shape[1]), block.draft
+        expected = self._setting.rule.expected_acceptance(p, q)
+        return p.overlap(q), p.product(q), q.at(p.argmax()), expected
+
+    def observe(self, outcome: Outcome, trace: Sequence[Floats]) -> None:
+        if not trace:
+            return
+        width = outcome.drafts.shape[1]
+        everywhere = np.arange(width) < tested(outcome, self._setting.rule.stops_at_rejection)[:, None]
+        first = everywhere & (np.arange(width) == 0)
+        for scope, counted in enumerate((everywhere, first)):
+            self._counts[scope] += int(counted.sum())
+            self._sums[scope] += [float(np.sum(form, where=counted, dtype=np.float64)) for form in trace]
+        self._accepted_first += int((outcome.accepted > 0).sum())
+
+    def numbers(self) -> dict[str, Any]:
+        means = [[rate(total, count) for total in sums] for sums, count in zip(self._sums, self._counts, strict=True)]
+        every, first = (dict(zip(NAMES, values, strict=True)) for values in means)
+        first["acceptance"] = rate(self._accepted_first, int(self._counts[1]))
+        return {
+            **every,
+            "ratio": every["sum_min"] / every["sum_prod"] if every["sum_prod"] else math.nan,
+            "first_position": first,
+            "distortion_lower_bound": self._distortion(first),
+        }
+
+    def _distortion(self, first: dict[str, float]) -> float | None:
+        """Acceptance of first draft tokens beyond sum_min, which no lossless rule can exceed there."""
+        if self._setting.rule.preserves_target:
+            return None
+        return max(0.0, first["acceptance"] - first["sum_min"])

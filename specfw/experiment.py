@@ -1,0 +1,192 @@
+"""One run: the parts put together, decoded, recorded, and held against their law. Knows no Hydra."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specfw.acceptance.base import AcceptanceRule
+from specfw.counting import Tally, outcomes
+from specfw.diagnostics.base import Observer, Setting
+from specfw.diagnostics.tokens import TokenRows
+from specfw.generation import Decoder, Generation
+from specfw.parts import Models, Plan, load, plan
+from specfw.prompts import Encoded
+from specfw.provenance import open_record
+from specfw.recording import Record
+from specfw.summary import Output, Summary, summarise, warnings
+from specfw.transcript import Transcript, Writer, silent
+from specfw.types import Batch, Outcome
+
+import numpy as np
+
+LARGEST_BATCH = 1024
+
+
+class _Sequence(NamedTuple):
+    prompt: int
+    sample: int
+    ids: tuple[int, ...]
+
+
+def run(
+    config: Mapping[str, Any],
+    *,
+    unresolved: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    acceptance: AcceptanceRule | Mapping[str, Any] | str | None = None,
+    write: Writer = silent,
+    quiet: bool = False,
+) -> Summary:
+    """Run one configuration.
+
+    Args:
+        config: plain, resolved.
+        unresolved: the same with its interpolations, for the configuration of record.
+        folder: of the record, existing; None keeps none.
+        acceptance: an explicit rule, which beats configuration and environment.
+        write: called with the generated text and the summary line, in order.
+        quiet: say nothing on stderr.
+
+    Raises:
+        ValueError: the configuration cannot be honoured.
+        FailedCheckError: a row was no distribution.
+        KeyboardInterrupt: interrupted; the record of what ran is complete.
+    """
+    planned = plan(config, acceptance)
+    models = load(planned)
+    encoded = planned.prompts.encode(models.target)
+    size = _batch_size(config["batch_size"], models)
+    record = Record(folder, debug=config["log_level"] == "debug", quiet=quiet)
+    digest = open_record(record, config, unresolved or config, planned, models, encoded)
+    under_way = _Run(config, planned, models, record, write)
+    facts = {"digest": digest, "seed": config["seed"], "interrupted": False}
+    try:
+        under_way.decode(_sequences(encoded, config["num_samples"]), size)
+    except KeyboardInterrupt:
+        under_way.close({**facts, "interrupted": True})
+        raise
+    except Exception as error:
+        record.warn("run_failed", error=str(error))
+        under_way.close({**facts, "error": str(error)})
+        raise
+    return under_way.close(facts)
+
+
+def _sequences(encoded: Sequence[Encoded], num_samples: int) -> list[_Sequence]:
+    return [_Sequence(one.index, sample, one.ids) for one in encoded for sample in range(num_samples)]
+
+
+def _batch_size(asked: int | None, models: Models) -> int:
+    single = next((model.name for model in models if model is not None and not model.batched), None)
+    if single and asked is not None and asked > 1:
+        raise ValueError(
+            f"batch_size must be 1 for a checkpoint ({single} decodes one sequence at a time), got {asked}"
+        )
+    return 1 if single else asked or LARGEST_BATCH
+
+
+def _batches(sequences: Sequence[_Sequence], size: int) -> Iterator[list[_Sequence]]:
+    """Sequences that are fed together: of one prompt length, at most `size`; in order where size is 1."""
+    alike: dict[int, list[_Sequence]] = {}
+    for place, sequence in enumerate(sequences):
+        alike.setdefault(len(sequence.ids) if size > 1 else place, []).append(sequence)
+    for group in alike.values():
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
+
+
+class _Run:
+    """A run under way: everything that grows while it lasts."""
+
+    def __init__(self, config: Mapping[str, Any], planned: Plan, models: Models, record: Record, write: Writer) -> None:
+        self._record, self._write, self._stop = record, write, config["stop"]
+        self._active, self._tokenizer = planned.active, models.target.tokenizer
+        self._tally = Tally(planned.active.rule.stops_at_rejection)
+        setting = Setting(
+            rule=planned.active.rule,
+            proposes=planned.drafting.proposes,
+            point_mass=planned.point_mass,
+            reports_distribution=planned.drafting.reports_distribution(),
+            greedy_target=planned.chain.is_greedy,
+        )
+        self._observers: dict[str, Observer] = {name: one.open(setting) for name, one in planned.diagnostics.items()}
+        self._decoder = Decoder(
+            target=models.target,
+            drafter=models.drafter,
+            chain=planned.chain,
+            draft_chain=planned.draft_chain,
+            drafting=planned.drafting,
+            rule=planned.active.rule,
+            controller=planned.controller,
+            seed=config["seed"],
+            max_tokens=config["max_tokens"],
+            eos_ids=frozenset() if config["ignore_eos"] else models.target.eos_ids,
+            prefill_chunk=config["prefill_chunk"],
+            observers=tuple(self._observers.values()),
+            split=planned.split,
+        )
+        self._outputs: dict[tuple[int, int], Output] = {}
+        self._host_syncs = 0
+
+    def decode(self, sequences: Sequence[_Sequence], size: int) -> None:
+        """Decode everything; text of sequences decoded alone is written as it comes, other text in order."""
+        batches = list(_batches(sequences, size))
+        streams = all(len(batch) == 1 for batch in batches)
+        try:
+            for batch in batches:
+                self._decode(batch, self._write if streams else silent)
+                if streams:
+                    self._write("\n")
+        finally:
+            if not streams:
+                for key in sorted(self._outputs):
+                    self._write(f"{self._outputs[key].text}\n")
+
+    def _decode(self, sequences: list[_Sequence], write: Writer) -> None:
+        eos_ids = self._decoder.eos_ids
+        texts = [Transcript(self._tokenizer, one.ids, eos_ids, self._stop, write) for one in sequences]
+        prompts, prompt, sample = (
+            np.array(column, dtype=np.int64)
+            for column in zip(*((one.ids, one.prompt, one.sample) for one in sequences), strict=True)
+        )
+        generation = Generation(
+            decoder=self._decoder,
+            batch=Batch(prompts, prompt, sample),
+            listen=lambda row, tokens: texts[row].hear(tokens),
+        )
+        try:
+            for outcome in generation:
+                self._take_in(outcome)
+        finally:
+            self._host_syncs += generation.host_syncs
+            for row, (sequence, text) in enumerate(zip(sequences, texts, strict=True)):
+                text.finish()
+                self._keep(sequence, text, generation, row)
+
+    def _keep(self, sequence: _Sequence, text: Transcript, generation: Generation, row: int) -> None:
+        emitted = generation.tokens[row, len(sequence.ids) : generation.lengths[row]].tolist()
+        ended = bool(emitted) and emitted[-1] in self._decoder.eos_ids
+        finish = "stop" if ended or text.stopped else "length" if generation.finished[row] else "interrupted"
+        output = Output(sequence.prompt, sequence.sample, tuple(emitted), text.text, finish)
+        self._outputs[sequence.prompt, sequence.sample] = output
+
+    def _take_in(self, outcome: Outcome) -> None:
+        self._tally.add(outcome)
+        for observer in self._observers.values():
+            if isinstance(observer, TokenRows):
+                self._record.tokens(observer.drain())
+        for name in outcomes(outcome):
+            self._record.first(name, rule=self._active.rule.id)
+        self._record.round(outcome)
+
+    def close(self, facts: Mapping[str, Any]) -> Summary:
+        """Sum up, close the record and say the line."""
+        outputs = tuple(self._outputs[key] for key in sorted(self._outputs))
+        facts = {**facts, "host_syncs": self._host_syncs}
+        summary = summarise(self._active, self._tally, self._observers, outputs, facts, self._record.folder)
+        for name, words in warnings(summary).items():
+            self._record.warn(name, warning=words)
+        self._record.event("run_finished", **summary.numbers)
+        self._record.close(summary.numbers)
+        self._write(f"{summary.line}\n")
+        return summary

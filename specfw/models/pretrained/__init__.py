@@ -1,0 +1,1 @@
+"""Reading checkpoints with mlx-lm, which is imported only when one is loaded: it takes a second."""

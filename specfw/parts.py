@@ -1,0 +1,123 @@
+"""The parts of a run from plain configuration: everything is built and checked before any model is loaded."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from specfw.acceptance.base import AcceptanceRule
+from specfw.diagnostics.base import Diagnostic
+from specfw.diagnostics.throughput import Throughput
+from specfw.drafting.base import Drafting
+from specfw.drafting.controllers.base import Controller
+from specfw.models.base import LanguageModel, ModelSpec
+from specfw.models.vocabulary import check_same_tokens
+from specfw.prompts import Prompts
+from specfw.registry import build, component, construct
+from specfw.resolution import Choice, Circumstances, choose, resolve
+from specfw.sampling.chain import SamplerChain
+
+
+class Plan(NamedTuple):
+    """Every component of a run; nothing heavy has happened yet.
+
+    Attributes:
+        target: what to load as the target.
+        drafter: what to load as the drafter, None when nothing drafts with a model.
+        drafting: how drafts are made.
+        chain: the target's sampler chain.
+        draft_chain: the drafter's.
+        controller: of the draft length.
+        diagnostics: the enabled ones, by name.
+        prompts: where the prompts come from.
+        asked: the rule asked for, `auto` and the environment resolved.
+        active: the rule that runs.
+    """
+
+    target: ModelSpec
+    drafter: ModelSpec | None
+    drafting: Drafting
+    chain: SamplerChain
+    draft_chain: SamplerChain
+    controller: Controller
+    diagnostics: dict[str, Diagnostic]
+    prompts: Prompts
+    asked: Choice
+    active: Choice
+
+    @property
+    def split(self) -> bool:
+        """Whether the phases of a round are timed apart."""
+        return any(isinstance(one, Throughput) and one.split for one in self.diagnostics.values())
+
+    @property
+    def point_mass(self) -> bool:
+        """Whether every proposal row is a point mass."""
+        return self.drafting.point_mass(self.draft_chain)
+
+
+class Models(NamedTuple):
+    """The loaded pair."""
+
+    target: LanguageModel
+    drafter: LanguageModel | None
+
+
+def plan(config: Mapping[str, Any], argument: AcceptanceRule | Mapping[str, Any] | str | None = None) -> Plan:
+    """Build every component of `config`.
+
+    Args:
+        config: plain, resolved.
+        argument: a Python caller's explicit acceptance rule.
+
+    Raises:
+        ValueError: the first thing that cannot be honoured, with its full key.
+    """
+    drafting: Drafting = build("drafting", config["drafting"], "drafting")
+    chain = SamplerChain.from_config(config["sampler"], "sampler")
+    target: ModelSpec = build("model", config["target"], "target")
+    drafter: ModelSpec | None = build("model", config["drafter"], "drafter") if drafting.uses_model else None
+    asked = choose(config["acceptance"], os.environ, argument)
+    given = Circumstances(
+        greedy_target=chain.is_greedy,
+        proposes=drafting.proposes,
+        reports_distribution=drafting.reports_distribution(),
+        allow_lossy=bool(config["allow_lossy"]),
+    )
+    planned = Plan(
+        target=target,
+        drafter=drafter,
+        drafting=drafting,
+        chain=chain,
+        draft_chain=SamplerChain.from_config(config["draft_sampler"], "draft_sampler"),
+        controller=build("controller", config["controller"], "controller"),
+        diagnostics=_diagnostics(config["diagnostics"]),
+        prompts=build("prompts", config["prompts"], "prompts"),
+        asked=asked,
+        active=resolve(asked, given),
+    )
+    target.check("target")
+    if drafter is not None:
+        drafter.check("drafter")
+    return planned
+
+
+def load(planned: Plan) -> Models:
+    """Load the pair and see that both mean the same by their ids.
+
+    Raises:
+        ValueError: a model cannot be read or cannot rewind, or the drafter is foreign to the target.
+    """
+    target = planned.target.load("target")
+    if planned.drafter is None:
+        return Models(target, None)
+    drafter = planned.drafter.load("drafter")
+    check_same_tokens(target, drafter)
+    return Models(target, drafter)
+
+
+def _diagnostics(node: Mapping[str, Any]) -> dict[str, Diagnostic]:
+    built = {
+        name: construct(component("diagnostic", name, "diagnostics"), values, f"diagnostics.{name}")
+        for name, values in node.items()
+    }
+    return {name: diagnostic for name, diagnostic in built.items() if diagnostic.enabled}

@@ -1,0 +1,169 @@
+"""The record of a run: events, tokens and summary in its folder, words for the user on stderr.
+
+The only user of structlog. Nothing is configured globally, so two runs in one process cannot write into each
+other's files. Every file is written under another name and renamed when whole.
+"""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from specfw.acceptance.base import AcceptanceRule
+from specfw.types import Outcome
+
+import numpy as np
+import structlog
+
+EVENTS, TOKENS, SUMMARY, CONFIG = "events.jsonl", "tokens.jsonl", "summary.json", "config.yaml"
+_SHORT = 100
+# on a terminal these would stand in the middle of the text, and the table at the end says more
+_ONLY_IN_THE_FILE = ("first_outcome", "run_finished")
+_QUIET_DECISIONS = ("configuration", "auto")
+
+
+def summary_line(rule: AcceptanceRule, decided_by: str, numbers: Mapping[str, Any]) -> str:
+    """The one line that proves which rule ran and what it accepted; its shape is pinned by tests."""
+    counts = " ".join(f"{name}={numbers[name]}" for name in ("rounds", "proposed", "positions_tested", "accepted"))
+    rates = ("per_position_acceptance", "acceptance_rate", "mean_accepted_len")
+    shown = " ".join(f"{name}={numbers[name]:.4f}" for name in rates)
+    words = rule.label if decided_by in _QUIET_DECISIONS else f"{rule.label}; {decided_by}"
+    return f"[Speculative acceptance] rule={rule.id} {counts} {shown} ({words})"
+
+
+class Record:
+    """The files of one run, open while it lasts.
+
+    Attributes:
+        folder: where they are written; None keeps no files.
+    """
+
+    def __init__(self, folder: Path | None, *, debug: bool = False, quiet: bool = False) -> None:
+        """Open the record; `debug` keeps one event a round, `quiet` says nothing on stderr."""
+        self.folder = folder
+        self._events = _Lines(folder, EVENTS)
+        self._tokens: _Lines | None = None
+        self._seen: set[str] = set()
+        self._debug = debug
+        tell = structlog.PrintLogger(sys.stderr)
+        console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        self._log = structlog.wrap_logger(
+            tell,
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                self._keep,
+                _brief if not quiet else _drop,
+                console,
+            ],
+            wrapper_class=structlog.BoundLogger,
+            cache_logger_on_first_use=False,
+        )
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Log an event at level info."""
+        self._log.info(name, **fields)
+
+    def warn(self, name: str, **fields: Any) -> None:
+        """Log an event at level warning."""
+        self._log.warning(name, **fields)
+
+    def round(self, outcome: Outcome) -> None:
+        """Log a round, at level debug."""
+        if self._debug:
+            fields = (
+                "round",
+                "prompt",
+                "sample",
+                "position",
+                "lengths",
+                "proposed",
+                "accepted",
+                "emitted",
+                "degenerate",
+            )
+            self._log.debug("round_finished", **{name: getattr(outcome, name) for name in fields})
+
+    def first(self, outcome: str, **fields: Any) -> None:
+        """Log an outcome the first time it occurs in this run."""
+        if outcome not in self._seen:
+            self._seen.add(outcome)
+            self._log.info("first_outcome", outcome=outcome, **fields)
+
+    def tokens(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append token records."""
+        self._tokens = self._tokens or _Lines(self.folder, TOKENS)
+        for row in rows:
+            self._tokens.write(row)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the record, whole or not at all."""
+        if self.folder is not None:
+            write_whole(self.folder / name, text)
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        """Rename what was written to its own name and write the summary last: it says the record is complete."""
+        for lines in (self._events, self._tokens):
+            if lines is not None:
+                lines.close()
+        self.write(SUMMARY, json.dumps(plain(summary), indent=2, allow_nan=False) + "\n")
+
+    def _keep(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        self._events.write(event)
+        return event
+
+
+class _Lines:
+    """A file of JSON lines under a temporary name until it is closed."""
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self._path = None if folder is None else folder / name
+        self._part = None if folder is None else folder / f".{name}.part"
+        self._file: TextIO | None = None if self._part is None else self._part.open("w", encoding="utf-8")
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        if self._file is not None and self._part is not None and self._path is not None:
+            self._file.close()
+            self._part.replace(self._path)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader finds all of it or nothing."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: numpy and tuples become plain, nan null, infinities words."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _brief(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What a reader of stderr wants before the text begins: words and numbers, no trees."""
+    if method == "debug" or event["event"] in _ONLY_IN_THE_FILE:
+        raise structlog.DropEvent
+    return {key: value for key, value in event.items() if isinstance(value, int | float) or _is_short(value)}
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _SHORT
+
+
+def _drop(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    raise structlog.DropEvent

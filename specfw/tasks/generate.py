@@ -1,0 +1,34 @@
+"""Generate: decode the prompts, stream the text, keep the record. The main job, and the default."""
+
+import sys
+from dataclasses import dataclass
+from typing import final
+
+from specfw.experiment import run
+from specfw.registry import register
+from specfw.summary import Summary
+from specfw.tasks.base import Job, Task
+from specfw.terminal import show
+
+
+@final
+@register("task")
+@dataclass(frozen=True, kw_only=True)
+class Generate(Task):
+    """One run: text and the summary line on stdout, words and numbers on stderr, everything in the folder."""
+
+    def run(self, job: Job) -> Summary:
+        summary = run(
+            job.config,
+            unresolved=job.unresolved,
+            folder=job.folder,
+            acceptance=job.acceptance,
+            write=_say,
+        )
+        show(summary)
+        return summary
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,60 @@
+"""What a run says: text as it is generated, and the place where a stop string ends it."""
+
+from collections.abc import Callable, Sequence
+
+from specfw.models.tokenizer import Tokenizer
+from specfw.types import Ints
+
+Writer = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """Writer that writes nothing."""
+
+
+class Transcript:
+    """The text of one sequence, growing.
+
+    Attributes:
+        text: so far.
+        stopped: the stop string that ended it, if one did.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: Sequence[int], eos_ids: frozenset[int], stop: Sequence[str], write: Writer
+    ) -> None:
+        """Start after `prompt`; ids in `eos_ids` have no text; any of `stop` ends the sequence."""
+        self.text = ""
+        self.stopped: str | None = None
+        self._stream = tokenizer.stream(prompt)
+        self._eos_ids, self._stop, self._write = eos_ids, tuple(stop), write
+        self._longest = max((len(word) for word in self._stop), default=0)
+
+    def hear(self, tokens: Ints) -> int:
+        """Take in emitted tokens in order; returns how many to keep.
+
+        With stop strings the tokens are read one by one, and the one that completes a stop string is the last.
+        """
+        if not self._stop:
+            self._say(self._stream.add(self._words(tokens.tolist())))
+            return len(tokens)
+        for place, token in enumerate(tokens.tolist()):
+            piece = self._stream.add(self._words([token]))
+            seen = self.text[max(0, len(self.text) - self._longest + 1) :] + piece
+            self._say(piece)
+            self.stopped = next((word for word in self._stop if word in seen), None)
+            if self.stopped is not None:
+                return place + 1
+        return len(tokens)
+
+    def finish(self) -> None:
+        """Say what was held back."""
+        self._say(self._stream.finish())
+
+    def _words(self, tokens: list[int]) -> list[int]:
+        return [token for token in tokens if token not in self._eos_ids]
+
+    def _say(self, piece: str) -> None:
+        if piece:
+            self.text += piece
+            self._write(piece)

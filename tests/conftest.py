@@ -1,0 +1,7 @@
+import os
+
+# Exact equality holds on the reference BLAS (one row and K + 1 rows give the same bits), and one thread a
+# worker keeps two workers on two cores. Set before anything imports MLX.
+os.environ["SPECFW_BLAS"] = "reference"
+os.environ["SPECFW_BLAS_THREADS"] = "1"
+os.environ.pop("SPECFW_STOCHASTIC_ACCEPT", None)
