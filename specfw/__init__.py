@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from specfw.experiment import Summary
+    from specfw.summary import Summary
 
 __all__ = ["compose", "run"]
 

@@ -6,13 +6,16 @@ traceback; 130 interrupted.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
+from typing import Any
 
 from specfw import backend
 from specfw.backend.request import THREADS_VARIABLE
 from specfw.config import overrides
 from specfw.config.failures import described, interruptible, status
+from specfw.config.overrides import Words
 
 _INFORMS = ("help", "hydra_help", "cfg", "info", "shell_completion")
 _INSTEAD = {
@@ -56,41 +59,37 @@ def _command(given: list[str], *, own_process: bool) -> None:
     free = THREADS_VARIABLE not in os.environ
     threads = words.threads or ("1" if flags.multirun and free else None)  # jobs of a sweep may share the cores
     backend.bind(words.blas, threads, self_test=not informs)
-    primary, sweep = _rehearse(flags, words, free=free, own_process=own_process)
-    _through_hydra(given, primary, words, sweep=sweep)
-
-
-def _rehearse(flags: Namespace, words: Words, *, free: bool, own_process: bool) -> tuple[str, bool]:
-    """Compose once ahead of Hydra: refuse before a folder is made, and bind again where a file asks for it.
-
-    Returns:
-        The name of the primary configuration, and whether the command is a sweep.
-    """
-    from hydra.types import RunMode
-
-    from specfw.config import composing, running
-    from specfw.config.checks import checked
+    from specfw.config import composing
 
     with composing.session(flags.config_dir) as hydra:
         primary = composing.prepare(hydra, words, flags.config_name)
-        if any(getattr(flags, flag) for flag in _INFORMS):
-            return primary, False
-        tree = composing.composed(hydra, primary, words, sweep=True)
-    sweep = flags.multirun or tree.hydra.mode is RunMode.MULTIRUN
-    asked = {"blas": tree.backend.blas, "threads": tree.backend.threads or (1 if sweep and free else None)}
+        if flags.help:
+            sys.stdout.write(composing.guide(hydra, primary, words))
+            return
+        common = None if informs else composing.composed(hydra, primary, words, sweep=True)
+        sweep = common is not None and (flags.multirun or composing.is_sweep(common))
+        if not informs and not sweep:  # refuse before a folder is made
+            composing.check(hydra, primary, words)
+        if common is not None:
+            _bind_as_composed(common.backend, 1 if sweep and free else None, own_process=own_process)
+    _through_hydra(given, primary, words, sweep=sweep)
+
+
+def _bind_as_composed(node: Any, threads: int | None, *, own_process: bool) -> None:
+    """A file may ask for another BLAS than the command line and the environment did: begin again under it."""
+    from specfw.config.running import require_bound
+
+    asked = {"blas": node.blas, "threads": node.threads or threads}
     if own_process and not backend.bind().satisfies(**asked):
         backend.restart_with(**asked)
-    running.require_bound(asked)
-    if not sweep:
-        checked(composing.plain(tree, words))
-    return primary, sweep
+    require_bound(asked)
 
 
 def _through_hydra(given: list[str], primary: str, words: Words, *, sweep: bool) -> None:
-    import hydra
-
     from specfw.config.composing import VERSION_BASE, conf_dir
     from specfw.config.running import CommandLineJob
+
+    import hydra
 
     decorate = hydra.main(config_path=str(conf_dir()), config_name=primary, version_base=VERSION_BASE)
     with _as_hydra_reads_it(given):

@@ -134,9 +134,11 @@ class _Run:
         streams = all(len(batch) == 1 for batch in batches)
         try:
             for batch in batches:
-                self._decode(batch, self._write if streams else silent)
-                if streams:
-                    self._write("\n")
+                try:
+                    self._decode(batch, self._write if streams else silent)
+                finally:  # whatever ends the text, what follows stands on a line of its own
+                    if streams:
+                        self._write("\n")
         finally:
             if not streams:
                 for key in sorted(self._outputs):

@@ -23,11 +23,12 @@ from specfw.types import Batch, Block, History, Ints, Outcome, Proposal, Round
 
 import mlx.core as mx
 import numpy as np
+import numpy.typing as npt
 
 
-def keep_all(row: int, tokens: Ints) -> int:
+def keep_all(row: int, tokens: Ints) -> tuple[int, bool]:
     """Listener that stops at nothing."""
-    return len(tokens)
+    return len(tokens), False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +73,19 @@ class Generation:
     Attributes:
         decoder: the parts.
         batch: the sequences.
-        listen: called with (row, new tokens) in order; returns how many to keep, fewer ends the row.
+        listen: called with (row, new tokens) in order; returns how many to keep and whether the row ends.
         progress: called with (tokens of the prompt taken in, prompt length).
         host_syncs: evaluations so far.
     """
 
     decoder: Decoder
     batch: Batch
-    listen: Callable[[int, Ints], int] = keep_all
+    listen: Callable[[int, Ints], tuple[int, bool]] = keep_all
     progress: Callable[[int, int], None] | None = None
     host_syncs: int = 0
     tokens: Ints = field(init=False)
     lengths: Ints = field(init=False)
-    finished: Ints = field(init=False)
+    finished: npt.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         size, length = self.batch.prompts.shape
@@ -189,7 +190,8 @@ class Generation:
         """Cut the round at the end of sequence and at what the listener wants, commit it, rewind."""
         proposed, accepted, kept = cut(own, decided, self.decoder.eos_ids)
         kept = np.where(self.finished, 0, kept)
-        heard = np.array([self.listen(row, decided.emitted[row, :end]) if end else 0 for row, end in enumerate(kept)])
+        said = [self.listen(row, decided.emitted[row, :end]) if end else (0, False) for row, end in enumerate(kept)]
+        heard, stopped = (np.array(column) for column in zip(*said, strict=True))
         outcome = Outcome(
             round=number,
             position=self.lengths.copy(),
@@ -207,10 +209,10 @@ class Generation:
             seconds=0.0,
             phases=None,
         )
-        self._commit(outcome, heard < kept)
+        self._commit(outcome, stopped)
         return outcome
 
-    def _commit(self, outcome: Outcome, stopped: Ints) -> None:
+    def _commit(self, outcome: Outcome, stopped: npt.NDArray[np.bool_]) -> None:
         before, emitted = self.lengths, outcome.emitted
         places = np.arange(outcome.tokens.shape[1]) < emitted[:, None]
         rows, columns = np.nonzero(places)

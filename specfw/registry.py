@@ -57,9 +57,9 @@ def component(group: str, name: str, key: str | None = None) -> type:
     return found
 
 
-def name_of(cls: type, group: str) -> str:
-    """The name under which `cls` is registered."""
-    return next(name for name, known in _components[group].items() if known is cls)
+def name_of(cls: type, group: str) -> str | None:
+    """The name under which `cls` is registered, None if it is not."""
+    return next((name for name, known in _components.get(group, {}).items() if known is cls), None)
 
 
 def load_plugins(modules: Sequence[str] = ()) -> None:

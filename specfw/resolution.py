@@ -24,8 +24,9 @@ class Choice(NamedTuple):
     decided_by: str
 
     def node(self) -> dict[str, Any]:
-        """The rule as a node of the configuration of record."""
-        return {"name": name_of(type(self.rule), "acceptance"), **asdict(self.rule)}  # type: ignore[call-overload]
+        """The rule as a node of the configuration of record; an unregistered one is named by its id."""
+        name = name_of(type(self.rule), "acceptance") or self.rule.id
+        return {"name": name, **asdict(self.rule)}  # type: ignore[call-overload]
 
 
 class Circumstances(NamedTuple):

@@ -30,22 +30,22 @@ class Transcript:
         self._eos_ids, self._stop, self._write = eos_ids, tuple(stop), write
         self._longest = max((len(word) for word in self._stop), default=0)
 
-    def hear(self, tokens: Ints) -> int:
-        """Take in emitted tokens in order; returns how many to keep.
+    def hear(self, tokens: Ints) -> tuple[int, bool]:
+        """Take in emitted tokens in order; returns how many to keep, and whether a stop string ends them.
 
         With stop strings the tokens are read one by one, and the one that completes a stop string is the last.
         """
         if not self._stop:
             self._say(self._stream.add(self._words(tokens.tolist())))
-            return len(tokens)
+            return len(tokens), False
         for place, token in enumerate(tokens.tolist()):
             piece = self._stream.add(self._words([token]))
             seen = self.text[max(0, len(self.text) - self._longest + 1) :] + piece
             self._say(piece)
             self.stopped = next((word for word in self._stop if word in seen), None)
             if self.stopped is not None:
-                return place + 1
-        return len(tokens)
+                return place + 1, True
+        return len(tokens), False
 
     def finish(self) -> None:
         """Say what was held back."""

@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from specfw import registry
+from specfw.backend import request
+from specfw.config.schemas import AUTO, NAMED, NODES, Root, schema_of
+from specfw.config.sentences import sentence
+from specfw.registry import require
+from specfw.sampling.chain import SamplerChain
+
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from specfw import registry
-from specfw.config.schemas import NODES, Root, schema_of
-from specfw.config.sentences import sentence
-from specfw.registry import require
-
 Plain = dict[str, Any]
 COMMAND_LINE_ONLY = ("plugins", "replay")
+LOG_LEVELS = ("info", "debug")
 
 
 class Checked(NamedTuple):
@@ -56,7 +59,8 @@ def _typed(config: Mapping[str, Any] | DictConfig) -> DictConfig:
         if key == "drafter" and node is None:
             continue
         require(key, isinstance(node, DictConfig), "a mapping of its keys", node)
-        tree[key] = OmegaConf.merge(schema_of(group, node, key), node)
+        # merged under its own key, so that an error tells the full one
+        tree[key] = OmegaConf.merge({key: schema_of(group, node, key)}, {key: node})[key]
     return tree
 
 
@@ -66,8 +70,8 @@ def _ranges(config: Plain) -> None:
         require(key, config[key] >= least, f"in [{least}, inf)", config[key])
     batch_size = config["batch_size"]
     require("batch_size", batch_size is None or batch_size >= 1, "null or in [1, inf)", batch_size)
-    for index in config["prompts"]["select"] or ():
-        require("prompts.select", index >= 0, "a list of indices in [0, inf)", index)
+    require("log_level", config["log_level"] in LOG_LEVELS, f"one of: {', '.join(LOG_LEVELS)}", config["log_level"])
+    request.read(config["backend"]["blas"], config["backend"]["threads"])
     for key in COMMAND_LINE_ONLY:
         require(key, not config[key], "given on the command line alone", config[key])
     if config["drafter"] is None and config["drafting"]["name"] != "none":
@@ -75,22 +79,18 @@ def _ranges(config: Plain) -> None:
 
 
 def _components(config: Plain) -> None:
-    for key in ("target", "drafter", "drafting", "acceptance", "controller", "task"):
+    for key, group in NODES.items():
         node = config[key]
-        if node is not None and node != {"name": "auto", "strict": node.get("strict")}:
-            registry.build(NODES[key], node, key)
-    registry.build("prompts", {k: v for k, v in config["prompts"].items() if k != "select"}, "prompts")
+        if group in NAMED and node is not None and node["name"] != AUTO:
+            registry.build(group, node, key)
     for name, node in config["diagnostics"].items():
         registry.construct(registry.component("diagnostic", name), node, f"diagnostics.{name}")
     for key in ("sampler", "draft_sampler"):
-        for name, node in config[key].items():
-            if name != "order":
-                registry.construct(registry.component("filter", name), node, f"{key}.{name}")
+        SamplerChain.from_config(config[key], key)
 
 
 def _following(node: DictConfig, resolved: Plain) -> Plain:
-    raw = cast("Plain", OmegaConf.to_container(node))
-    return _keep(raw, resolved["draft_sampler"])
+    return cast("Plain", _keep(OmegaConf.to_container(node), resolved["draft_sampler"]))
 
 
 def _keep(raw: Any, value: Any) -> Any:

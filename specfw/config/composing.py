@@ -1,9 +1,16 @@
 """Overrides to one configuration, through Hydra."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
+
+from specfw import backend, registry
+from specfw.config import replay, store
+from specfw.config.checks import COMMAND_LINE_ONLY, Checked, Plain, checked
+from specfw.config.overrides import GROUPS, Words, read
+from specfw.config.sentences import REFUSALS, sentence
+from specfw.registry import require
 
 from hydra import version
 from hydra._internal.hydra import Hydra
@@ -12,13 +19,6 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-
-from specfw import backend, registry
-from specfw.config import replay, store
-from specfw.config.checks import COMMAND_LINE_ONLY, Plain, checked
-from specfw.config.overrides import Words, read
-from specfw.config.sentences import REFUSALS, sentence
-from specfw.registry import require
 
 PRIMARY = "config"
 VERSION_BASE = "1.3"
@@ -37,9 +37,7 @@ def compose(lines: Sequence[str]) -> Plain:
         words = read(lines)
         backend.bind(words.blas, words.threads)
         with session() as hydra:
-            primary = prepare(hydra, words)
-            tree = composed(hydra, primary, words)
-        return checked(plain(tree, words)).unresolved
+            return check(hydra, prepare(hydra, words), words).unresolved
     except REFUSALS as error:
         raise ValueError(sentence(error, tuple(lines))) from error
 
@@ -97,6 +95,16 @@ def composed(hydra: Hydra, primary: str, words: Words, *, sweep: bool = False) -
     )
 
 
+def check(hydra: Hydra, primary: str, words: Words) -> Checked:
+    """Compose one job and put it through schemas and components; see `checked` for the errors."""
+    return checked(plain(composed(hydra, primary, words), words))
+
+
+def is_sweep(tree: DictConfig) -> bool:
+    """Whether a file or an override makes a sweep of it, without --multirun."""
+    return tree.hydra.mode is RunMode.MULTIRUN
+
+
 def plain(tree: DictConfig, words: Words) -> Plain:
     """The composed tree as a mapping, without Hydra's node and without what only a command line may say.
 
@@ -109,3 +117,11 @@ def plain(tree: DictConfig, words: Words) -> Plain:
         found = config.pop(key)
         require(key, found == said, "given on the command line alone", found)
     return config
+
+
+def guide(hydra: Hydra, primary: str, words: Words) -> str:
+    """What --help prints: hydra.help.template, in which `${specfw.options:<group>}` lists a group's options."""
+    options = hydra.config_loader.repository.get_group_options  # type: ignore[attr-defined] # no copy of the store
+    listed = {group: ", ".join(options(group)) for group in (*GROUPS, "model", "experiment")}
+    OmegaConf.register_new_resolver("specfw.options", listed.__getitem__, replace=True)
+    return str(composed(hydra, primary, words).hydra.help.template)

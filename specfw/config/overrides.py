@@ -84,8 +84,7 @@ def _refuse_chain_spellings(override: Override) -> None:
     key, words = override.key_or_group, list(_words(override))
     if key == "sampler" and override.package is None and "as_target" in words:
         raise ValueError(
-            "sampler must be a chain of its own, as_target is for the drafter's: "
-            "write sampler@draft_sampler=as_target"
+            "sampler must be a chain of its own, as_target is for the drafter's: write sampler@draft_sampler=as_target"
         )
     if key == "draft_sampler" and words:
         raise ValueError(

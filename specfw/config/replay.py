@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import OmegaConf
-from yaml import YAMLError
-
 from specfw.config import store
 from specfw.config.checks import Plain, checked
 from specfw.config.schemas import NAMED, NODES, names
 from specfw.registry import require
+
+from omegaconf import OmegaConf
+from yaml import YAMLError
 
 RECORD = "config.yaml"
 _MODELS = ("target", "drafter", "drafting")

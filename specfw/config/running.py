@@ -8,9 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
-
 from specfw import backend, registry
 from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
@@ -18,6 +15,9 @@ from specfw.config.failures import JobError, described, interruptible, status, w
 from specfw.config.overrides import Words
 from specfw.errors import FailedCheckError
 from specfw.tasks.base import Job, Outcome, Task
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
 
 OUTPUTS_VARIABLE = "SPECFW_OUTPUTS"
 

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import MISSING, DictConfig, OmegaConf
-
 # importing a component package registers what lies in it
 import specfw.acceptance
 import specfw.diagnostics
@@ -17,6 +15,8 @@ import specfw.sampling
 import specfw.tasks  # noqa: F401
 from specfw import registry
 from specfw.registry import require
+
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 NODES = {
     "target": "model",
@@ -36,6 +36,9 @@ NODES = {
 NAMED = ("model", "drafting", "acceptance", "controller", "prompts", "task")
 """Groups whose options are components of the registry's group of the same name."""
 
+AUTO = "auto"
+"""The option of `acceptance` that is no component but a request to choose one."""
+
 _GATHERED = {"sampler": ("chain",), "diagnostics": ("on", "off"), "backend": ("blas",)}
 
 
@@ -51,6 +54,7 @@ class Root:
     stop: list[str] = MISSING
     prefill_chunk: int = MISSING
     allow_lossy: bool = MISSING
+    log_level: str = MISSING
     plugins: list[str] = dataclasses.field(default_factory=list)
     replay: str | None = None
     target: Any = MISSING
@@ -70,7 +74,7 @@ class Root:
 class Auto:
     """`acceptance=auto`: no rule but the request to choose one."""
 
-    name: str = "auto"
+    name: str = AUTO
     strict: bool = False
 
 
@@ -86,7 +90,7 @@ def names(group: str) -> tuple[str, ...]:
     """The schemas of `group`, by the name an option pulls them in with."""
     if group in _GATHERED:
         return _GATHERED[group]
-    return tuple(sorted((*registry.names(group), *(["auto"] if group == "acceptance" else []))))
+    return tuple(sorted((*registry.names(group), *([AUTO] if group == "acceptance" else []))))
 
 
 def schema_of(group: str, node: Mapping[str, Any], key: str) -> DictConfig:
@@ -120,10 +124,6 @@ def _mirror(group: str, name: str) -> type:
             return _gathered("Chain", "filter", [("order", list[str], dataclasses.field(default_factory=list))])
         case "diagnostics", _:
             return _gathered("Diagnostics", "diagnostic", [])
-        case "prompts", _:
-            mirror = registry.schema(registry.component(group, name), name)
-            select = ("select", list[int] | None, None)
-            return dataclasses.make_dataclass(mirror.__name__, [select], bases=(mirror,), kw_only=True)
         case _:
             return registry.schema(registry.component(group, name), name)
 

@@ -23,8 +23,8 @@ _KINDS = {
     "converted to Float": "a number",
     "not a valid bool": "true or false",
     "is not a ListConfig": "a list",
+    "Cannot merge DictConfig with ListConfig": "a list",
     "is not Optional": "given a value",
-    "Cannot convert": "one value",
 }
 
 
@@ -61,13 +61,25 @@ def _composition(error: HydraException) -> str:
     inner = error.__cause__ or error.__context__
     override = re.search(r"Could not override '([^']+)'", text)
     if isinstance(inner, OmegaConfBaseException):
-        place = re.match(r"In '([^']+)'", text)
-        return _node(inner, override and override[1]) + (f" (in {place[1]})" if place else "")
+        return _node(inner, override and override[1]) + _place(text)
     if "requires --multirun" in text or "Ambiguous value" in text:
-        return f"{re.findall("'([^']+)'", text)[0]} is a sweep: add --multirun, or write key=[a,b] for a list"
+        swept = re.findall("'([^']+)'", text)[0]
+        return f"{swept} is a sweep: add --multirun, or write key=[a,b] for a list"
     if override and (mounted := re.search(r"Did you mean to override (?:one of )?(.+?)\?", text)):
         return f"{override[1]} is not mounted by that name; allowed: {mounted[1]}"
+    if chosen := re.match(r"Multiple values for (\S+)\. .*: (\S+)'", text):
+        return f"{chosen[1]} is chosen already: write {chosen[1]}={chosen[2]} without the +"
+    if nothing := re.match(r"You must specify '([^']+)'.*Available options:(.*)", text, flags=re.DOTALL):
+        return f"{nothing[1]} must be one of: {', '.join(nothing[2].split())}; got nothing"
     return _joined(re.sub(r"To append to your default list use .*|Config search path.*", "", text, flags=re.DOTALL))
+
+
+def _place(text: str) -> str:
+    file = re.match(r"In '([^']+)'", text)
+    if not file:
+        return ""
+    pair = file[1].startswith("pair/") and "Key '" in text
+    return f" (in {file[1]}" + ("; other models go together as pair=custom)" if pair else ")")
 
 
 def _node(error: OmegaConfBaseException, written: str | None) -> str:
@@ -88,7 +100,7 @@ def _node(error: OmegaConfBaseException, written: str | None) -> str:
 
 def _unknown_key(error: OmegaConfBaseException, key: str) -> str:
     root = error.parent_node._get_root() if error.parent_node is not None else None  # noqa: SLF001
-    known = [name for name in _paths(root) if not name.startswith("hydra")]
+    known = [name for name in _paths(root) if name.startswith("hydra.") == key.startswith("hydra.")]
     siblings = [name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0]]
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(close)}?" if close else f"allowed: {', '.join(siblings) or 'none'}"
@@ -98,7 +110,7 @@ def _unknown_key(error: OmegaConfBaseException, key: str) -> str:
 def _paths(node: Any, prefix: str = "") -> Iterator[str]:
     if not isinstance(node, DictConfig) or node._is_none() or node._is_missing() or node._is_interpolation():  # noqa: SLF001
         return
-    for key in node:
+    for key in map(str, node):
         yield f"{prefix}{key}"
         if not OmegaConf.is_missing(node, key) and not OmegaConf.is_interpolation(node, key):
             yield from _paths(node[key], f"{prefix}{key}.")

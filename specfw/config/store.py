@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specfw.config import schemas
+
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from omegaconf import DictConfig, OmegaConf
-
-from specfw.config import schemas
 
 _PROVIDER = "specfw"
 
@@ -26,13 +26,13 @@ def renew(loader: ConfigLoader, primary: str, lines: Sequence[str]) -> None:
         lines: overrides, which may extend it too.
     """
     _forget(ConfigStore.instance().repo)
+    files = {group: loader.get_group_options(group, ObjectType.CONFIG, primary, list(lines)) for group in schemas.NAMED}
     _store("schema", "root", schemas.Root)
     for group in sorted(set(schemas.NODES.values())):
         for name in schemas.names(group):
             _store(f"schema/{group}", name, schemas.schema(group, name))
     option("sampler", "as_target", "chain", _pointers(schemas.schema("sampler", "chain"), "sampler"))
-    for group in schemas.NAMED:
-        present = loader.get_group_options(group, ObjectType.CONFIG, primary, list(lines))
+    for group, present in files.items():
         for name in set(schemas.names(group)) - set(present):
             option(group, name, name, {})
 

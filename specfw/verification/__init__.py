@@ -1,0 +1,1 @@
+"""Proofs by enumeration, and what they enumerate."""

@@ -1,0 +1,189 @@
+"""The exact bench: the joint law of K + 1 emitted tokens, enumerated in float64 from a rule's own functions.
+
+Three factors make it: the law of the block, survival, and the row of the next token. It runs the very code of
+production on small pairs and must give the target's own joint law to rounding.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from specfw.acceptance.base import AcceptanceRule
+from specfw.distribution import Categorical, Dense, Survivors
+from specfw.types import Block
+
+import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+
+
+class Pair(NamedTuple):
+    """Two models whose every row is known.
+
+    Attributes:
+        p: K + 1 arrays; p[j] [V, ..., V] holds the target's row after each prefix of j tokens.
+        q: K arrays of the drafter's rows.
+    """
+
+    p: tuple[Doubles, ...]
+    q: tuple[Doubles, ...]
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return self.p[0].shape[-1]
+
+    @property
+    def draft_tokens(self) -> int:
+        """K."""
+        return len(self.q)
+
+
+class Enumerated(NamedTuple):
+    """Everything about one rule on one pair.
+
+    Attributes:
+        emitted: [V] * (K+1), the joint law of the first K + 1 emitted tokens.
+        accepted: [K+1], the law of the number of accepted draft tokens.
+        survival: [V^K, K] S_i of each block, in the order of `itertools.product`.
+        blocks: [V^K] probability of each block.
+    """
+
+    emitted: Doubles
+    accepted: Doubles
+    survival: Doubles
+    blocks: Doubles
+
+    @property
+    def expected_accepted(self) -> float:
+        """Mean number of accepted draft tokens."""
+        return float(self.accepted @ np.arange(len(self.accepted)))
+
+
+def iid(p: Sequence[float], q: Sequence[float], draft_tokens: int) -> Pair:
+    """The pair that ignores its context."""
+
+    def rows(row: Sequence[float], length: int) -> Doubles:
+        return np.broadcast_to(np.array(row, dtype=np.float64), (len(row),) * (length + 1))
+
+    return Pair(
+        tuple(rows(p, j) for j in range(draft_tokens + 1)),
+        tuple(rows(q, j) for j in range(draft_tokens)),
+    )
+
+
+def markov(
+    p: tuple[Sequence[float], Sequence[Sequence[float]]],
+    q: tuple[Sequence[float], Sequence[Sequence[float]]],
+    draft_tokens: int,
+) -> Pair:
+    """The pair of order one; each model is its first row and its rows after each token."""
+
+    def rows(model: tuple[Sequence[float], Sequence[Sequence[float]]], length: int) -> Doubles:
+        first, after = (np.array(part, dtype=np.float64) for part in model)
+        return first if not length else np.broadcast_to(after, (len(first),) * (length - 1) + after.shape)
+
+    return Pair(
+        tuple(rows(p, j) for j in range(draft_tokens + 1)),
+        tuple(rows(q, j) for j in range(draft_tokens)),
+    )
+
+
+def joint(rows: Sequence[Doubles]) -> Doubles:
+    """[V] * len(rows): the joint law of a sequence with these rows."""
+    law: Doubles = np.ones(())
+    for row in rows:
+        law = law[..., None] * row
+    return law
+
+
+def total_variation(one: Doubles, other: Doubles) -> float:
+    """Half the summed difference of two laws."""
+    return float(np.abs(one - other).sum() / 2)
+
+
+def declared(rule: AcceptanceRule, pair: Pair) -> tuple[Doubles, ...]:
+    """The rows that `rule` says its text follows: the target's, or those of the surrogate it declares.
+
+    Raises:
+        ValueError: a lossy rule that declares none.
+    """
+    if rule.preserves_target:
+        return pair.p
+    followed = []
+    with mx.stream(mx.cpu):
+        for j, p in enumerate(pair.p):
+            q = Dense(_float64(pair.q[j])) if j < pair.draft_tokens else None
+            row = rule.surrogate(Dense(_float64(p)), q)
+            if row is None:
+                raise ValueError(f"{rule.id} declares no surrogate")
+            followed.append(np.array(row.probs))
+    return tuple(followed)
+
+
+def enumerate_rule(rule: AcceptanceRule, pair: Pair, *, survivors: int | None = None) -> Enumerated:
+    """Enumerate every block of `pair` under `rule`.
+
+    Args:
+        rule: whose `law` and `next_token` are asked, in float64.
+        pair: of K draft tokens, K >= 1.
+        survivors: hand the rows over as their `survivors` largest entries, in survivor form.
+    """
+    count, size = pair.draft_tokens, pair.vocab_size
+    blocks = np.array(list(itertools.product(range(size), repeat=count)))
+    with mx.stream(mx.cpu):
+        block = Block(
+            _rows(pair.p, blocks, survivors),
+            _rows(pair.q, blocks, survivors),
+            mx.array(blocks.astype(np.int32)),
+            mx.full((len(blocks),), count, dtype=mx.int32),
+        )
+        survival = np.array(rule.law(block))
+        following = [_dense(rule, block, n, size) for n in range(count + 1)]
+    weights = joint(pair.q).reshape(-1)
+    stops = _stops(survival) * weights[:, None]
+    emitted = np.zeros((size,) * (count + 1))
+    rows = declared(rule, pair)
+    for n, row in enumerate(following):
+        # later tokens follow the rule's own rows, so the law of n + 1 tokens extends to K + 1
+        prefixes = blocks[:, :n] @ size ** np.arange(n)[::-1]
+        begun = np.zeros((size**n, size))
+        np.add.at(begun, prefixes, stops[:, n, None] * row)
+        begun = begun.reshape((size,) * (n + 1))
+        for later in rows[n + 1 :]:
+            begun = begun[..., None] * later
+        emitted += begun
+    return Enumerated(emitted, stops.sum(axis=0), survival, weights)
+
+
+def _stops(survival: Doubles) -> Doubles:
+    """[blocks, K+1]: the probability of exactly n accepted, S_n - S_(n+1)."""
+    edges = [(0, 0), (1, 1)]
+    padded = np.pad(survival, edges)
+    padded[:, 0] = 1
+    return -np.diff(padded, axis=1)
+
+
+def _rows(rows: Sequence[Doubles], blocks: npt.NDArray[np.int64], survivors: int | None) -> Categorical:
+    dense = np.stack([row[tuple(blocks[:, :j].T)] if j else _tile(row, len(blocks)) for j, row in enumerate(rows)], 1)
+    if survivors is None:
+        return Dense(_float64(dense))
+    ids = np.sort(np.argsort(-dense, axis=-1, kind="stable")[..., :survivors], axis=-1)
+    return Survivors(mx.array(ids.astype(np.int32)), _float64(np.take_along_axis(dense, ids, axis=-1)))
+
+
+def _tile(row: Doubles, count: int) -> Doubles:
+    return np.broadcast_to(row, (count, row.shape[-1]))
+
+
+def _float64(values: Doubles) -> mx.array:
+    # from a numpy array of float64 MLX silently makes float32
+    return mx.array(values.tolist(), dtype=mx.float64)
+
+
+def _dense(rule: AcceptanceRule, block: Block, n: int, size: int) -> Doubles:
+    row, _ = rule.next_token(block, mx.full((block.tokens.shape[0],), n, dtype=mx.int32))
+    whole = row.aligned(Dense(mx.zeros((block.tokens.shape[0], size), dtype=mx.float64)))
+    return np.nan_to_num(np.array(whole))
