@@ -72,7 +72,7 @@ def _command(given: list[str], *, own_process: bool) -> None:
             composing.check(hydra, primary, words)
         if common is not None:
             _bind_as_composed(common.backend, 1 if sweep and free else None, own_process=own_process)
-    _through_hydra(given, primary, words, sweep=sweep)
+    _through_hydra(_flags_first(given, flags.overrides), primary, words, sweep=sweep)
 
 
 def _bind_as_composed(node: Any, threads: int | None, *, own_process: bool) -> None:
@@ -83,6 +83,14 @@ def _bind_as_composed(node: Any, threads: int | None, *, own_process: bool) -> N
     if own_process and not backend.bind().satisfies(**asked):
         backend.restart_with(**asked)
     require_bound(asked)
+
+
+def _flags_first(given: list[str], lines: list[str]) -> list[str]:
+    """Hydra takes no flag between overrides."""
+    flags = list(given)
+    for line in lines:
+        flags.remove(line)
+    return [*flags, *lines]
 
 
 def _through_hydra(given: list[str], primary: str, words: Words, *, sweep: bool) -> None:

@@ -41,7 +41,7 @@ def _title(summary: Summary) -> str:
 
 def _rows(summary: Summary) -> Iterator[tuple[str, ...]]:
     for name, check in summary.numbers["diagnostics"].get("calibration", {}).items():
-        count = check["count"]
+        count = check["terms"]
         yield (
             WORDS[name],
             _number(check["observed"] / count, 4),

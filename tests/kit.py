@@ -2,7 +2,6 @@
 
 import os
 
-import numpy as np
 from specfw.acceptance.base import AcceptanceRule
 from specfw.drafting.controllers.constant import Constant
 from specfw.drafting.model import ModelDrafting
@@ -13,6 +12,8 @@ from specfw.models.markov import Markov
 from specfw.registry import component
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Batch
+
+import numpy as np
 
 ORDER = ["bias", "repetition", "frequency", "presence", "dry", "temperature", "top_k", "top_p", "min_p", "xtc"]
 

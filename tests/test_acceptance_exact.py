@@ -5,14 +5,14 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-import pytest
 from specfw import registry
 from specfw.acceptance.base import Needs
 from specfw.distribution import Dense
 from specfw.verification.exact import Pair, declared, enumerate_rule, iid, joint, markov, total_variation
 
 import mlx.core as mx
+import numpy as np
+import pytest
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_acceptance_rules.json").read_text())
 PAIRS = GOLDEN["pairs"]

@@ -2,15 +2,16 @@
 
 import math
 
-import numpy as np
-import pytest
-from kit import chain, decoder, iid, markov, rule, start
 from specfw.diagnostics._evidence import Evidence, log_e_value
 from specfw.diagnostics.base import Setting
 from specfw.diagnostics.calibration import Calibration
 from specfw.distribution import Dense
 from specfw.drafting.model import ModelDrafting
 from specfw.summary import log_e_value as verdict_of
+
+import numpy as np
+import pytest
+from kit import chain, decoder, iid, markov, rule, start
 from test_losslessness import MARKOV_P, MARKOV_Q, ResampleFromTarget
 
 P, Q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
@@ -51,7 +52,7 @@ def test_right_runs_pass_every_check(acceptance, models, greedy):
     checks = observer.checks()
     assert set(checks) == {"drafts", "lengths", "emitted", "emitted_by_ratio", "closed_form"}
     assert not failing(observer)
-    assert all(check.count > 500 for check in checks.values())
+    assert all(check.terms > 500 for check in checks.values())
     assert all(check.z is None or abs(check.z) < 5 for check in checks.values())
     assert verdict_of({"calibration": observer}) < LIMIT
 
@@ -65,7 +66,7 @@ def test_resampling_has_a_perfect_acceptance_and_is_seen_by_what_is_emitted():
 def test_a_lossy_rule_is_held_to_its_own_law():
     observer = calibrated(iid(P), iid(Q), "argmax_against_argmax")
     assert not failing(observer)
-    assert observer.checks()["emitted"].count > 500
+    assert observer.checks()["emitted"].terms > 500
 
 
 def test_a_lossy_rule_that_calls_itself_lossless_fails():

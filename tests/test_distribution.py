@@ -1,11 +1,11 @@
 import itertools
 
-import numpy as np
-import pytest
 from specfw.distribution import Dense, Survivors, block_sum, from_logits, point_mass
 from specfw.randomness import Stream, keys, uniforms
 
 import mlx.core as mx
+import numpy as np
+import pytest
 
 SIZES = [1, 2, 511, 512, 513, 4096, 32768, 32769, 151936, 262144]
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import pytest
-from kit import ALPHA, SAMPLES, chain, decoder, iid, markov, rule, start
 from specfw.acceptance.base import AcceptanceRule, Needs
 from specfw.acceptance.stochastic import Stochastic
 from specfw.verification.statistics import chi_square, combined, disjoint_pairs
+
+import numpy as np
+import pytest
+from kit import ALPHA, SAMPLES, chain, decoder, iid, markov, rule, start
 
 P, Q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
 SPREAD = ([0.35, 0.3, 0.2, 0.15], [0.65, 0.2, 0.1, 0.05])
@@ -108,7 +109,7 @@ def given_previous(tokens):
 def test_temperature_reaches_both_models(acceptance, temperature):
     """B24: acceptance at T = 1 whatever T is."""
     sampler = chain(temperature={"value": temperature})
-    outcomes, tokens = run(iid(P), iid(Q), acceptance, 4, sampler=sampler)
+    _, tokens = run(iid(P), iid(Q), acceptance, 4, sampler=sampler)
     powered = np.array(P) ** (1 / temperature)
     assert chi_square(counts(tokens, 4), powered / powered.sum()).p_value > ALPHA
     untouched = chi_square(counts(tokens, 4), P).p_value

@@ -1,9 +1,10 @@
-import pytest
 from specfw.acceptance.argmax_against_argmax import ArgmaxAgainstArgmax
 from specfw.acceptance.greedy_argmax import GreedyArgmax
 from specfw.acceptance.sampler_match import SamplerMatch
 from specfw.acceptance.stochastic import Stochastic
 from specfw.resolution import VARIABLE, Choice, Circumstances, choose, resolve
+
+import pytest
 
 ALL_WELL = Circumstances(greedy_target=False, proposes=True, reports_distribution=True, allow_lossy=False)
 RULES = ["stochastic", "sampler_match", "argmax_against_argmax", "greedy_argmax"]
@@ -66,7 +67,7 @@ def test_stochastic_without_a_distribution_keeps_the_origins_id():
 
 @pytest.mark.parametrize("node", [{"name": "stochastic", "strict": True}, {"name": "auto", "strict": True}])
 def test_strict_refuses_a_drafter_without_distribution(node):
-    with pytest.raises(ValueError, match="acceptance.strict=true.* needs the drafter's proposal distribution"):
+    with pytest.raises(ValueError, match=r"acceptance.strict=true.* needs the drafter's proposal distribution"):
         ran(node, {VARIABLE: "1"}, reports_distribution=False)
 
 
@@ -81,19 +82,19 @@ def test_nothing_drafted_runs_plain(name):
 
 
 def test_lossy_rules_need_leave():
-    with pytest.raises(ValueError, match="argmax_against_argmax changes the distribution.*allow_lossy must be true"):
+    with pytest.raises(ValueError, match=r"argmax_against_argmax changes the distribution.*allow_lossy must be true"):
         ran("argmax_against_argmax")
     assert ran("argmax_against_argmax", allow_lossy=True) == ("argmax-against-argmax", "configuration")
 
 
 def test_greedy_argmax_is_refused_where_the_target_samples():
     """B41: a sampled request answered greedily."""
-    with pytest.raises(ValueError, match="greedy_argmax needs a greedy target"):
+    with pytest.raises(ValueError, match=r"greedy_argmax needs a greedy target"):
         ran("greedy_argmax")
 
 
 def test_unknown_rule():
-    with pytest.raises(ValueError, match="acceptance must be one of: .*stochastic.*; got 'nope'"):
+    with pytest.raises(ValueError, match=r"acceptance must be one of: .*stochastic.*; got 'nope'"):
         ran("nope")
 
 

@@ -36,14 +36,14 @@ class Words(NamedTuple):
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
-    """Hydra's own flags and the overrides among `words`.
+    """Hydra's own flags and the overrides among `words`, in any order.
 
     Raises:
         ValueError: no such flag.
     """
     parser = get_args_parser()
     parser.error = _refuse  # type: ignore[method-assign] # argparse would print its usage and leave
-    return parser.parse_args(list(words))
+    return parser.parse_intermixed_args(list(words))
 
 
 def read(lines: Sequence[str]) -> Words:

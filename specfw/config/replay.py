@@ -34,8 +34,8 @@ def stored(folder: str, primary: Path) -> str:
         if node is not None:
             schema = node["name"] if group in NAMED else names(group)[0]
             store.option(group, f"recorded_{key}", schema, node)
-    mounted = [key for key in _MODELS if record[key] is not None]
-    store.pair("recorded", [{_mount(key, "/"): f"recorded_{key}"} for key in mounted])
+    mounted = {_mount(key, "/"): f"recorded_{key}" for key in _MODELS if record[key] is not None}
+    store.pair("recorded", mounted, {key: None for key in _MODELS if record[key] is None})
     usual = cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.load(primary)))
     usual["defaults"] = [_from_record(choice) for choice in usual["defaults"]]
     scalars = {key: value for key, value in record.items() if key not in NODES}

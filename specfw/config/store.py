@@ -42,9 +42,10 @@ def option(group: str, name: str, schema: str, values: Mapping[str, Any]) -> Non
     _store(group, name, {"defaults": [f"/schema/{group}/{schema}@_here_", "_self_"], **values})
 
 
-def pair(name: str, defaults: Sequence[Mapping[str, str]]) -> None:
-    """Store the option `pair`/`name`, which mounts what `defaults` choose."""
-    _store("pair", name, {"defaults": [*map(dict, defaults)]}, "_global_")
+def pair(name: str, mounted: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    """Store the option `pair`/`name`: what it mounts, and keys of the root besides."""
+    defaults = [{mount: chosen} for mount, chosen in mounted.items()]
+    _store("pair", name, {"defaults": [*defaults, "_self_"], **values}, "_global_")
 
 
 def primary(name: str, node: Mapping[str, Any]) -> None:

@@ -56,4 +56,4 @@ class _ByPlace(Observer):
 
 
 def _trimmed(counts: Ints) -> list[int]:
-    return np.trim_zeros(counts, "b").tolist()
+    return [int(count) for count in np.trim_zeros(counts, "b")]

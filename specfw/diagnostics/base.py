@@ -24,14 +24,14 @@ class Check(NamedTuple):
     Attributes:
         observed: sum of what was observed.
         expected: sum of what the law says of it.
-        count: terms.
+        terms: how many.
         z: M / sqrt(V), None where the law is deterministic; it decides nothing.
         log_e_value: natural logarithm of the e-value; infinite when a deterministic law was broken.
     """
 
     observed: float
     expected: float
-    count: int
+    terms: int
     z: float | None
     log_e_value: float
 

@@ -113,7 +113,7 @@ class _Calibration(Observer):
 
     def checks(self) -> dict[str, Check]:
         found = {name: evidence.check() for name, evidence in self._evidence.items()}
-        return {name: check for name, check in found.items() if check.count}
+        return {name: check for name, check in found.items() if check.terms}
 
 
 EMITTED = 4

@@ -54,7 +54,7 @@ class _Means(Observer):
         self._accepted_first += int((outcome.accepted > 0).sum())
 
     def numbers(self) -> dict[str, Any]:
-        means = [[rate(total, count) for total in sums] for sums, count in zip(self._sums, self._counts, strict=True)]
+        means = [[rate(total, count) for total in sums] for sums, count in zip(self._sums.tolist(), self._counts.tolist(), strict=True)]
         every, first = (dict(zip(NAMES, values, strict=True)) for values in means)
         first["acceptance"] = rate(self._accepted_first, int(self._counts[1]))
         return {

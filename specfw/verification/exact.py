@@ -33,7 +33,7 @@ class Pair(NamedTuple):
     @property
     def vocab_size(self) -> int:
         """V."""
-        return self.p[0].shape[-1]
+        return int(self.p[0].shape[-1])
 
     @property
     def draft_tokens(self) -> int:
@@ -186,4 +186,5 @@ def _float64(values: Doubles) -> mx.array:
 def _dense(rule: AcceptanceRule, block: Block, n: int, size: int) -> Doubles:
     row, _ = rule.next_token(block, mx.full((block.tokens.shape[0],), n, dtype=mx.int32))
     whole = row.aligned(Dense(mx.zeros((block.tokens.shape[0], size), dtype=mx.float64)))
-    return np.nan_to_num(np.array(whole))
+    # a rule is never in a state that its own survival rules out, whatever row it would state there
+    return np.asarray(np.nan_to_num(np.array(whole)))

@@ -16,13 +16,13 @@ class Fit(NamedTuple):
         statistic: Pearson's chi-square; infinite when something impossible was seen.
         degrees: of freedom.
         p_value: chance of at least this statistic under the law.
-        count: observations.
+        observations: how many.
     """
 
     statistic: float
     degrees: int
     p_value: float
-    count: int
+    observations: int
 
 
 def chi_square(observed: npt.ArrayLike, probs: npt.ArrayLike) -> Fit:
@@ -52,7 +52,7 @@ def combined(fits: Sequence[Fit]) -> Fit:
 
     statistic, degrees = sum(fit.statistic for fit in fits), sum(fit.degrees for fit in fits)
     p_value = float(chi2.sf(statistic, degrees)) if degrees else 1.0
-    return Fit(statistic, degrees, p_value, sum(fit.count for fit in fits))
+    return Fit(statistic, degrees, p_value, sum(fit.observations for fit in fits))
 
 
 def disjoint_pairs(tokens: npt.NDArray[np.int64], vocab_size: int) -> npt.NDArray[np.int64]:
@@ -64,10 +64,9 @@ def disjoint_pairs(tokens: npt.NDArray[np.int64], vocab_size: int) -> npt.NDArra
 def _pooled(seen: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
     order = np.argsort(expected)
     seen, expected = seen[order], expected[order]
-    reached = np.searchsorted(np.cumsum(expected), LEAST_EXPECTED) + 1
-    rare = max(int((expected < LEAST_EXPECTED).sum()), 0)
-    cut = max(rare, int(reached)) if rare else 0
-    if cut:
+    rare = int((expected < LEAST_EXPECTED).sum())
+    if rare:
+        cut = max(rare, int(np.searchsorted(np.cumsum(expected), LEAST_EXPECTED)) + 1)
         seen = np.concatenate([[seen[:cut].sum()], seen[cut:]])
         expected = np.concatenate([[expected[:cut].sum()], expected[cut:]])
     return seen, expected
