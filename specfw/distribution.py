@@ -3,21 +3,15 @@
 A `Categorical` is `Dense` (a probability for every id) or `Survivors` (ids and probabilities of what a
 truncation left, ids ascending). Both carry the same methods; rules never index them. Weights need not be
 normalised: what a rule returns is drawn in proportion, and `normalised` divides by the total.
-
-Sums over a vocabulary run in two levels (blocks of 512): one float32 chain over 151,936 entries is off by
-2e-4, and a single-level cumulative sum gives a third of those ids no width at all.
 """
 
 import math
 from typing import NamedTuple, Self, TypeAlias
 
-from specfw.backend import bind
+from specfw.summation import block_sum, blocked, first_above
 
-bind()
+import mlx.core as mx
 
-import mlx.core as mx  # noqa: E402 - the BLAS must be bound before MLX is loaded
-
-BLOCK = 512
 NORMALISATION_TOLERANCE = 1e-5
 
 
@@ -100,10 +94,10 @@ class _Weights:
             uniforms: [..., 2] in [0, 1): one picks the block, one the id in it, each scaled by the sum it
                 divides; the first entry above it wins, so an id of weight 0 is never drawn.
         """
-        blocks = _blocked(self.probs)
-        block = _first_above(blocks.sum(axis=-1), uniforms[..., 0])
+        blocks = blocked(self.probs)
+        block = first_above(blocks.sum(axis=-1), uniforms[..., 0])
         inside = mx.take_along_axis(blocks, block[..., None, None], axis=-2)[..., 0, :]
-        entry = block * blocks.shape[-1] + _first_above(inside, uniforms[..., 1])
+        entry = block * blocks.shape[-1] + first_above(inside, uniforms[..., 1])
         return self._ids(entry)
 
     def race(self, noise: mx.array) -> mx.array:
@@ -119,6 +113,11 @@ class _Weights:
     def argmax(self) -> mx.array:
         """[...] int32: the most probable id, the lowest among equals."""
         return self._ids(mx.argmax(self.probs, axis=-1))
+
+    def peak(self) -> "Survivors":
+        """The point mass [..., 1] on the most probable id; NaN where this row is broken, so that it shows."""
+        mass = point_mass(self.argmax(), self.probs.dtype)
+        return mass._replace(probs=mass.probs + 0 * self.total()[..., None])
 
     def mode(self) -> Self:
         """The row that puts everything on the most probable id, in this row's own form."""
@@ -233,23 +232,3 @@ def from_logits(logits: mx.array, ids: mx.array | None = None) -> Categorical:
     weights = mx.exp(logits - mx.max(logits, axis=-1, keepdims=True))
     probs = weights / block_sum(weights)[..., None]
     return Dense(probs) if ids is None else Survivors(ids, probs)
-
-
-def block_sum(values: mx.array) -> mx.array:
-    """Sum over the last axis in two levels of at most 512 terms each (up to V = 262,144)."""
-    return _blocked(values).sum(axis=-1).sum(axis=-1)
-
-
-def _blocked(values: mx.array) -> mx.array:
-    width = values.shape[-1]
-    if width <= BLOCK:
-        return values[..., None, :]
-    padding = [(0, 0)] * (values.ndim - 1) + [(0, -width % BLOCK)]
-    return mx.pad(values, padding).reshape(*values.shape[:-1], -1, BLOCK)
-
-
-def _first_above(weights: mx.array, uniforms: mx.array) -> mx.array:
-    cumulative = mx.cumsum(weights, axis=-1)
-    threshold = uniforms[..., None] * cumulative[..., -1:]
-    # a parallel scan need not be monotone to the last bit, so a weight of 0 is excluded in so many words
-    return mx.argmax((cumulative > threshold) & (weights > 0), axis=-1).astype(mx.int32)

@@ -1,6 +1,7 @@
 """One run: the parts put together, decoded, recorded, and held against their law. Knows no Hydra."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +127,8 @@ class _Run:
             split=planned.split,
         )
         self._outputs: dict[tuple[int, int], Output] = {}
-        self._host_syncs = 0
+        self._host_syncs, self._prefill_s = 0, 0.0
+        self._text_of = cache(lambda token: self._tokenizer.decode([token]))
 
     def decode(self, sequences: Sequence[_Sequence], size: int) -> None:
         """Decode everything; text of sequences decoded alone is written as it comes, other text in order."""
@@ -161,6 +163,7 @@ class _Run:
                 self._take_in(outcome)
         finally:
             self._host_syncs += generation.host_syncs
+            self._prefill_s += generation.prefill_s
             for row, (sequence, text) in enumerate(zip(sequences, texts, strict=True)):
                 text.finish()
                 self._keep(sequence, text, generation, row)
@@ -176,7 +179,8 @@ class _Run:
         self._tally.add(outcome)
         for observer in self._observers.values():
             if isinstance(observer, TokenRows):
-                self._record.tokens(observer.drain())
+                rows = observer.drain()
+                self._record.tokens({"id": row["id"], "text": self._text_of(row["id"]), **row} for row in rows)
         for name in outcomes(outcome):
             self._record.first(name, rule=self._active.rule.id)
         self._record.round(outcome)
@@ -184,7 +188,7 @@ class _Run:
     def close(self, facts: Mapping[str, Any]) -> Summary:
         """Sum up, close the record and say the line."""
         outputs = tuple(self._outputs[key] for key in sorted(self._outputs))
-        facts = {**facts, "host_syncs": self._host_syncs}
+        facts = {**facts, "host_syncs": self._host_syncs, "prefill_s": self._prefill_s}
         summary = summarise(self._active, self._tally, self._observers, outputs, facts, self._record.folder)
         for name, words in warnings(summary).items():
             self._record.warn(name, warning=words)

@@ -76,6 +76,7 @@ class Generation:
         listen: called with (row, new tokens) in order; returns how many to keep and whether the row ends.
         progress: called with (tokens of the prompt taken in, prompt length).
         host_syncs: evaluations so far.
+        prefill_s: seconds the prompt took.
     """
 
     decoder: Decoder
@@ -83,6 +84,7 @@ class Generation:
     listen: Callable[[int, Ints], tuple[int, bool]] = keep_all
     progress: Callable[[int, int], None] | None = None
     host_syncs: int = 0
+    prefill_s: float = 0.0
     tokens: Ints = field(init=False)
     lengths: Ints = field(init=False)
     finished: npt.NDArray[np.bool_] = field(init=False)
@@ -114,12 +116,14 @@ class Generation:
             number += 1
 
     def _prefill(self) -> None:
+        began = time.perf_counter()
         decoder, prompts = self.decoder, self.batch.prompts
         for fed in prefill(decoder.target, self._cache, prompts[:, :-1], decoder.prefill_chunk):
             self.host_syncs += 1
             if self.progress:
                 self.progress(fed, prompts.shape[1])
         self.host_syncs += sum(1 for _ in self._session.prefill())
+        self.prefill_s = time.perf_counter() - began
 
     def _round(self, number: int) -> Outcome:
         began = time.perf_counter()

@@ -108,9 +108,11 @@ def load(planned: Plan) -> Models:
         ValueError: a model cannot be read or cannot rewind, or the drafter is foreign to the target.
     """
     target = planned.target.load("target")
+    planned.chain.check(target.vocab_size)
     if planned.drafter is None:
         return Models(target, None)
     drafter = planned.drafter.load("drafter")
+    planned.draft_chain.check(target.vocab_size)
     check_same_tokens(target, drafter)
     return Models(target, drafter)
 

@@ -1,12 +1,20 @@
 """Small runs of the real loop, without configuration or record."""
 
+import functools
+import itertools
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from specfw.acceptance.base import AcceptanceRule
+from specfw.drafting.controllers.base import Controller, DraftLength
 from specfw.drafting.controllers.constant import Constant
 from specfw.drafting.model import ModelDrafting
 from specfw.drafting.none import NoDrafting
 from specfw.generation import Decoder, Generation
+from specfw.models.base import LanguageModel
+from specfw.models.checkpoint import Checkpoint
+from specfw.models.cycle import Cycle
 from specfw.models.iid import Iid
 from specfw.models.markov import Markov
 from specfw.registry import component
@@ -37,6 +45,37 @@ def markov(rows, **fields):
     return Markov(rows=tuple(tuple(row) for row in rows), **fields).load("toy")
 
 
+def cycle(*successors, **fields):
+    return Cycle(successors=successors, **fields).load("toy")
+
+
+@functools.cache
+def shipped(role) -> LanguageModel:
+    """A model of the shipped pair, `target` or `drafter`, read once."""
+    return Checkpoint(path=f"zoo:{role}").load(role)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scripted(Controller):
+    """Draft lengths as written down, over and over."""
+
+    script: Sequence[int]
+
+    def open(self):
+        return _Scripted(self.script)
+
+
+class _Scripted(DraftLength):
+    def __init__(self, script):
+        self._next = itertools.cycle(script)
+
+    def next(self):
+        return next(self._next)
+
+    def observe(self, outcome):
+        pass
+
+
 def decoder(target, drafter, acceptance="stochastic", k=4, **changes) -> Decoder:
     sampler = changes.pop("sampler", None) or chain()
     parts = {
@@ -54,8 +93,10 @@ def decoder(target, drafter, acceptance="stochastic", k=4, **changes) -> Decoder
     return Decoder(**{**parts, **changes})
 
 
-def start(parts: Decoder, prompts=((0, 0),), samples=1, **changes) -> Generation:
+def start(parts: Decoder, prompts=((0, 0),), samples=1, keep=None, **changes) -> Generation:
+    """A batch of every prompt's samples, or of the rows `keep` among them."""
     rows = [(list(ids), prompt, sample) for prompt, ids in enumerate(prompts) for sample in range(samples)]
+    rows = rows if keep is None else [rows[place] for place in keep]
     ids, prompt, sample = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     return Generation(decoder=parts, batch=Batch(ids, prompt, sample), **changes)
 
@@ -66,3 +107,31 @@ def emitted(generation: Generation) -> list[list[int]]:
         pass
     length = generation.batch.prompts.shape[1]
     return [row[length:end].tolist() for row, end in zip(generation.tokens, generation.lengths, strict=True)]
+
+
+def config(target, drafter, **changes):
+    """A whole plain configuration, as `specfw.experiment.run` takes it; `sampler` also says the draft chain's steps."""
+    steps = changes.pop("sampler", {})
+    whole = {
+        "seed": 0,
+        "num_samples": 1,
+        "max_tokens": 32,
+        "batch_size": None,
+        "ignore_eos": False,
+        "stop": [],
+        "prefill_chunk": 512,
+        "allow_lossy": False,
+        "log_level": "info",
+        "target": target,
+        "drafter": drafter,
+        "drafting": {"name": "model"},
+        "sampler": {"order": ORDER, **steps},
+        "draft_sampler": {"order": ORDER, **changes.pop("draft_sampler", steps)},
+        "acceptance": {"name": "stochastic"},
+        "controller": {"name": "constant", "num_draft_tokens": changes.pop("k", 4)},
+        "diagnostics": {name: {} for name in ("acceptance", "closed_forms", "calibration", "throughput", "tokens")},
+        "prompts": {"name": "ids", "ids": [[0, 0]]},
+        "task": {"name": "generate"},
+        "backend": {"blas": "auto", "threads": None},
+    }
+    return whole | changes

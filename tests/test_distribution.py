@@ -1,7 +1,8 @@
 import itertools
 
-from specfw.distribution import Dense, Survivors, block_sum, from_logits, point_mass
+from specfw.distribution import Dense, Survivors, from_logits, point_mass
 from specfw.randomness import Stream, keys, uniforms
+from specfw.summation import block_sum
 
 import mlx.core as mx
 import numpy as np

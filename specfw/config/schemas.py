@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 # importing a component package registers what lies in it
@@ -121,20 +122,30 @@ def _mirror(group: str, name: str) -> type:
         case "backend", _:
             return Backend
         case "sampler", _:
-            return _gathered("Chain", "filter", [("order", list[str], dataclasses.field(default_factory=list))])
+            return _gathered("Chain", _members("filter"), ("order",))
         case "diagnostics", _:
-            return _gathered("Diagnostics", "diagnostic", [])
+            return _gathered("Diagnostics", _members("diagnostic"))
         case _:
-            return registry.schema(registry.component(group, name), name)
+            return _single(registry.component(group, name), name)
 
 
-def _gathered(title: str, group: str, leading: list[Any]) -> type:
-    """One node with a sub-node for every component of `group`, each at its defaults."""
-    members = []
-    for name in registry.names(group):
-        mirror = registry.schema(registry.component(group, name))
-        members.append((name, mirror, dataclasses.field(default_factory=mirror)))
-    return dataclasses.make_dataclass(title, leading + members, kw_only=True)
+def _members(group: str) -> tuple[tuple[str, type], ...]:
+    return tuple((name, registry.component(group, name)) for name in registry.names(group))
+
+
+@cache
+def _single(cls: type, name: str) -> type:
+    return registry.schema(cls, name)
+
+
+@cache
+def _gathered(title: str, members: tuple[tuple[str, type], ...], lists: tuple[str, ...] = ()) -> type:
+    """One node with a sub-node for every member, each at its defaults, after some lists of words."""
+    fields: list[Any] = [(name, list[str], dataclasses.field(default_factory=list)) for name in lists]
+    for name, cls in members:
+        mirror = registry.schema(cls)
+        fields.append((name, mirror, dataclasses.field(default_factory=mirror)))
+    return dataclasses.make_dataclass(title, fields, kw_only=True)
 
 
 def _open_mappings(node: DictConfig) -> None:

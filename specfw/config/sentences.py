@@ -12,18 +12,20 @@ from omegaconf.errors import (
     ConfigKeyError,
     MissingMandatoryValue,
     OmegaConfBaseException,
-    ValidationError,
 )
+from yaml import YAMLError
 
-REFUSALS = (HydraException, OmegaConfBaseException, ValueError)
+REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 """What means bad input while a configuration is made."""
 
 _KINDS = {
     "converted to Integer": "an integer",
     "converted to Float": "a number",
     "not a valid bool": "true or false",
+    "is not a subclass of": "a mapping of its keys",
     "is not a ListConfig": "a list",
-    "Cannot merge DictConfig with ListConfig": "a list",
+    "Cannot merge DictConfig with ListConfig": "a list and no mapping",
+    "Cannot merge ListConfig with DictConfig": "a mapping and no list",
     "is not Optional": "given a value",
 }
 
@@ -89,12 +91,8 @@ def _node(error: OmegaConfBaseException, written: str | None) -> str:
             return f"{key or first.rpartition(' ')[2]} must be given"
         case ConfigKeyError() | ConfigAttributeError():
             return _unknown_key(error, written or key)
-        case ValidationError():
-            allowed = next((kind for mark, kind in _KINDS.items() if mark in first), None)
-            if allowed:
-                return f"{key} must be {allowed}, got {error.value!r}"
-            if "is not a subclass of" in first:
-                return f"{key or 'a node'} must be a mapping of its keys, got {error.value!r}"
+    if allowed := next((kind for mark, kind in _KINDS.items() if mark in first), None):
+        return f"{key} must be {allowed}, got {error.value!r}"
     return f"{key}: {first}" if key else first
 
 

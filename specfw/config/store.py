@@ -5,9 +5,9 @@ from typing import Any
 
 from specfw.config import schemas
 
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
-from hydra.core.object_type import ObjectType
 from omegaconf import DictConfig, OmegaConf
 
 _PROVIDER = "specfw"
@@ -26,14 +26,16 @@ def renew(loader: ConfigLoader, primary: str, lines: Sequence[str]) -> None:
         lines: overrides, which may extend it too.
     """
     _forget(ConfigStore.instance().repo)
-    files = {group: loader.get_group_options(group, ObjectType.CONFIG, primary, list(lines)) for group in schemas.NAMED}
+    assert isinstance(loader, ConfigLoaderImpl)
+    # one repository for all groups: get_group_options of the loader would read the primary file for each
+    _, files = loader._parse_overrides_and_create_caching_repo(primary, list(lines))  # noqa: SLF001
     _store("schema", "root", schemas.Root)
     for group in sorted(set(schemas.NODES.values())):
         for name in schemas.names(group):
             _store(f"schema/{group}", name, schemas.schema(group, name))
     option("sampler", "as_target", "chain", _pointers(schemas.schema("sampler", "chain"), "sampler"))
-    for group, present in files.items():
-        for name in set(schemas.names(group)) - set(present):
+    for group in schemas.NAMED:
+        for name in set(schemas.names(group)) - set(files.get_group_options(group)):
             option(group, name, name, {})
 
 

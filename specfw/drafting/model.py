@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from specfw.distribution import Categorical, Dense, Survivors, point_mass
+from specfw.distribution import Categorical, Dense, Survivors
 from specfw.drafting.base import Drafting, DraftSession, Start, tail
 from specfw.models.base import prefill
 from specfw.randomness import Noise
@@ -75,7 +75,7 @@ class _ModelSession(DraftSession):
         chain = self._start.chain
         coin = noise.coin([offset]) if chain.needs_coin else None
         row = chain.distribution(logits, history, coin)
-        return point_mass(row.argmax()) if self._drafting.proposal == "greedy" else row
+        return row.peak() if self._drafting.proposal == "greedy" else row
 
     def rewind(self, counts: Ints) -> None:
         self._cache.rewind(counts)

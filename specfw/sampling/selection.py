@@ -2,7 +2,7 @@
 
 import math
 
-from specfw.distribution import BLOCK, block_sum
+from specfw.summation import BLOCK, block_sum
 
 import mlx.core as mx
 

@@ -1,0 +1,35 @@
+"""Sums over a vocabulary, in two levels of at most 512 terms each.
+
+One float32 chain over 151,936 entries is off by 2e-4, and a single-level cumulative sum gives a third of those
+ids no width at all.
+"""
+
+from specfw.backend import bind
+
+bind()
+
+import mlx.core as mx  # noqa: E402 - the BLAS must be bound before MLX is loaded
+
+BLOCK = 512
+
+
+def block_sum(values: mx.array) -> mx.array:
+    """Sum over the last axis in two levels of at most 512 terms each (up to V = 262,144)."""
+    return blocked(values).sum(axis=-1).sum(axis=-1)
+
+
+def blocked(values: mx.array) -> mx.array:
+    """[..., N, 512] the entries of the last axis in blocks, zeros behind them; one block when they fit in it."""
+    width = values.shape[-1]
+    if width <= BLOCK:
+        return values[..., None, :]
+    padding = [(0, 0)] * (values.ndim - 1) + [(0, -width % BLOCK)]
+    return mx.pad(values, padding).reshape(*values.shape[:-1], -1, BLOCK)
+
+
+def first_above(weights: mx.array, uniforms: mx.array) -> mx.array:
+    """[...] int32: the first entry whose cumulative weight [..., S] exceeds `uniforms` [...] of the whole."""
+    cumulative = mx.cumsum(weights, axis=-1)
+    threshold = uniforms[..., None] * cumulative[..., -1:]
+    # a parallel scan need not be monotone to the last bit, so a weight of 0 is excluded in so many words
+    return mx.argmax((cumulative > threshold) & (weights > 0), axis=-1).astype(mx.int32)
