@@ -115,8 +115,8 @@ def declared(rule: AcceptanceRule, pair: Pair) -> tuple[Doubles, ...]:
     followed = []
     with mx.stream(mx.cpu):
         for j, p in enumerate(pair.p):
-            q = Dense(_float64(pair.q[j])) if j < pair.draft_tokens else None
-            row = rule.surrogate(Dense(_float64(p)), q)
+            q = Dense(float64(pair.q[j])) if j < pair.draft_tokens else None
+            row = rule.surrogate(Dense(float64(p)), q)
             if row is None:
                 raise ValueError(f"{rule.id} declares no surrogate")
             followed.append(np.array(row.probs))
@@ -169,16 +169,17 @@ def _stops(survival: Doubles) -> Doubles:
 def _rows(rows: Sequence[Doubles], blocks: npt.NDArray[np.int64], survivors: int | None) -> Categorical:
     dense = np.stack([row[tuple(blocks[:, :j].T)] if j else _tile(row, len(blocks)) for j, row in enumerate(rows)], 1)
     if survivors is None:
-        return Dense(_float64(dense))
+        return Dense(float64(dense))
     ids = np.sort(np.argsort(-dense, axis=-1, kind="stable")[..., :survivors], axis=-1)
-    return Survivors(mx.array(ids.astype(np.int32)), _float64(np.take_along_axis(dense, ids, axis=-1)))
+    return Survivors(mx.array(ids.astype(np.int32)), float64(np.take_along_axis(dense, ids, axis=-1)))
 
 
 def _tile(row: Doubles, count: int) -> Doubles:
     return np.broadcast_to(row, (count, row.shape[-1]))
 
 
-def _float64(values: Doubles) -> mx.array:
+def float64(values: Doubles) -> mx.array:
+    """The values as an MLX array of float64; use it inside `mx.stream(mx.cpu)`."""
     # from a numpy array of float64 MLX silently makes float32
     return mx.array(values.tolist(), dtype=mx.float64)
 
