@@ -30,7 +30,7 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         ValueError: whatever the command would refuse with exit status 2 before it reads a model.
     """
-    from specfw.config.composing import compose as composed
+    from specfw.config.caller import compose as composed
 
     return composed(overrides)
 
@@ -49,6 +49,6 @@ def run(config: Mapping[str, Any], *, acceptance: str | None = None) -> "Summary
         ValueError: bad input.
         FailedCheckError: a check failed on the way.
     """
-    from specfw.config.running import run as started
+    from specfw.config.caller import run as started
 
     return cast("Summary", started(config, acceptance))

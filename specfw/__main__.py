@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from specfw import backend
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if argv is None else argv)
     if given == ["--version"]:
-        sys.stdout.write(f"specfw {version('specfw')}\n")
+        sys.stdout.write(f"specfw {_version()}\n")
         return 0
     try:
         with interruptible():
@@ -47,6 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"specfw: {described(error, tuple(given))}\n")
         return status(error)
     return 0
+
+
+def _version() -> str:
+    try:
+        return version("specfw")
+    except PackageNotFoundError:
+        return "(not installed)"
 
 
 def _command(given: list[str], *, own_process: bool) -> None:

@@ -95,6 +95,7 @@ def plan(config: Mapping[str, Any], argument: AcceptanceRule | Mapping[str, Any]
         asked=asked,
         active=resolve(asked, given),
     )
+    planned.prompts.chosen()
     target.check("target")
     if drafter is not None:
         drafter.check("drafter")

@@ -9,57 +9,46 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Protocol, TypeAlias, final
 
 from specfw.registry import register, require
 
+Content: TypeAlias = str | tuple[int, ...]
+Listed: TypeAlias = list[tuple[str, Content]]
+
 
 class Words(Protocol):
-    """What is asked of a tokenizer here."""
+    """What is asked of a tokenizer here; see models/tokenizer."""
 
     @property
-    def bos_id(self) -> int | None:
-        """Beginning-of-sequence id."""
-
+    def bos_id(self) -> int | None: ...
     @property
-    def eos_id(self) -> int | None:
-        """End-of-sequence id."""
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of `text`; a ValueError goes on after the name of the field."""
+    def eos_id(self) -> int | None: ...
+    def encode(self, text: str) -> list[int]: ...
 
 
 class Reader(Protocol):
-    """What is asked of a model here."""
+    """What is asked of a model here; see models/base."""
 
     @property
-    def name(self) -> str:
-        """How messages call it."""
-
+    def name(self) -> str: ...
     @property
-    def vocab_size(self) -> int:
-        """V."""
-
+    def vocab_size(self) -> int: ...
     @property
-    def tokenizer(self) -> Words:
-        """Its words."""
+    def tokenizer(self) -> Words: ...
 
 
-class Prompt(NamedTuple):
-    """One prompt as given.
-
-    Attributes:
-        index: its place in the whole list, from 0.
-        content: text, or ids.
-        origin: how messages call it, `prompts.texts[2]`.
-    """
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt as given: its place in the whole list, text or ids, and its name in messages."""
 
     index: int
-    content: str | tuple[int, ...]
+    content: Content
     origin: str
 
 
-class Encoded(NamedTuple):
+@dataclass(frozen=True)
+class Encoded:
     """One prompt as a model reads it.
 
     Attributes:
@@ -89,7 +78,7 @@ class Prompts(ABC):
         require("select", distinct, "null or different places from 0", chosen)
 
     @abstractmethod
-    def all(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def all(self) -> Listed:
         """Every prompt with its origin.
 
         Raises:
@@ -158,7 +147,7 @@ class Text(Prompts):
 
     text: str
 
-    def all(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def all(self) -> Listed:
         return [("prompts.text", self.text)]
 
 
@@ -174,7 +163,7 @@ class Texts(Prompts):
 
     texts: tuple[str, ...]
 
-    def all(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def all(self) -> Listed:
         return [(f"prompts.texts[{place}]", text) for place, text in enumerate(self.texts)]
 
 
@@ -190,7 +179,7 @@ class File(Prompts):
 
     path: str
 
-    def all(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def all(self) -> Listed:
         return [("prompts.path", _read(self.path))]
 
 
@@ -206,7 +195,7 @@ class JsonLines(Prompts):
 
     path: str
 
-    def all(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def all(self) -> Listed:
         lines = enumerate(_read(self.path).split("\n"), start=1)
         return [(f"prompts.path line {number}", _line(number, line)) for number, line in lines if line.strip()]
 
@@ -229,7 +218,7 @@ class Ids(Prompts):
             whole = isinstance(token, int) and not isinstance(token, bool)
             require("ids", whole, "a list of ids, or a list of lists of ids", self.ids)
 
-    def all(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def all(self) -> Listed:
         return [(f"prompts.ids[{place}]", tuple(ids)) for place, ids in enumerate(self._lists())]
 
     def _lists(self) -> Sequence[Sequence[Any]]:
@@ -252,9 +241,9 @@ def _line(number: int, line: str) -> str:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f'{where} must be a JSON object {{"prompt": "..."}}, got {line[:80]!r} ({error})') from error
-    if isinstance(entry, dict) and "messages" in entry:
-        raise ValueError(f'{where} must hold a "prompt": chat "messages" are not offered yet in this version')
-    text = entry.get("prompt") if isinstance(entry, dict) else None
-    if not isinstance(text, str):
-        raise ValueError(f'{where} must be a JSON object {{"prompt": "..."}}, got {line[:80]!r}')
-    return text
+    keys = entry if isinstance(entry, dict) else {}
+    chat = 'with a "prompt" (chat "messages" are not offered yet)'
+    require(where, "messages" not in keys, chat, sorted(keys))
+    text = keys.get("prompt")
+    require(where, isinstance(text, str), 'a JSON object {"prompt": "..."}', line[:80])
+    return str(text)

@@ -181,7 +181,7 @@ def _frozen(field: str, value: Any, hint: Any) -> Any:
         require(field, value in allowed, f"one of: {', '.join(map(str, allowed))}", value)
     if hint in (int, float) and value is not None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = number and (hint is float or float(value).is_integer())
+        fits = number and (hint is float or isinstance(value, int) or value.is_integer())
         require(field, fits, f"of type {hint.__name__}", value)
         return hint(value)
     return value

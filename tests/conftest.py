@@ -5,3 +5,11 @@ import os
 os.environ["SPECFW_BLAS"] = "reference"
 os.environ["SPECFW_BLAS_THREADS"] = "1"
 os.environ.pop("SPECFW_STOCHASTIC_ACCEPT", None)
+
+from specfw.backend import bind  # noqa: E402 - after the environment is set
+
+bind()
+
+import mlx.core as mx  # noqa: E402 - after the BLAS is bound
+
+mx.set_default_device(mx.cpu)

@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import specfw
 from specfw import backend
 from specfw.backend import Backend, machine, selftest
 from specfw.backend.forwarding import UnavailableError, source_code
 from specfw.backend.libraries import Library, in_process, system, wheel
 from specfw.backend.request import read
+
+import pytest
 
 LINUX = sys.platform == "linux" and not machine.computes_on_gpu()
 ELSEWHERE = "accelerate" if sys.platform == "darwin" else "none"

@@ -34,7 +34,7 @@ NEEDS = {
 }
 """What an option cannot be composed without."""
 
-PLUGIN = '''
+PLUGIN = """
 from dataclasses import dataclass
 from specfw.acceptance.sampler_match import SamplerMatch
 from specfw.registry import register
@@ -51,7 +51,7 @@ class MyFilter:
     strength = "x"
     x: float = 0.0
     neutral = True
-'''
+"""
 
 
 @pytest.fixture

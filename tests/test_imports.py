@@ -96,7 +96,7 @@ def test_the_lowest_layer_is_standard_library(module):
     ("statement", "absent"),
     [
         ("import specfw", ("hydra", "omegaconf", "mlx", "numpy", "specfw.registry")),
-        ("import specfw.__main__", ("mlx", "numpy", "specfw.registry")),
+        ("import specfw.__main__, specfw.config.caller", ("mlx", "numpy")),
         ("import specfw.config.schemas", ("mlx_lm", "transformers", "scipy", "matplotlib")),
     ],
 )

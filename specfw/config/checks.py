@@ -60,7 +60,8 @@ def _typed(config: Mapping[str, Any] | DictConfig) -> DictConfig:
             continue
         require(key, isinstance(node, DictConfig), "a mapping of its keys", node)
         # merged under its own key, so that an error tells the full one
-        tree.merge_with({key: MISSING}, OmegaConf.merge({key: schema_of(group, node, key)}, {key: node}))
+        merged = cast("DictConfig", OmegaConf.merge({key: schema_of(group, node, key)}, {key: node}))
+        tree[key] = merged[key]
     return tree
 
 

@@ -1,15 +1,14 @@
 """Overrides to one configuration, through Hydra."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from specfw import backend, registry
+from specfw import registry
 from specfw.config import replay, store
 from specfw.config.checks import COMMAND_LINE_ONLY, Checked, Plain, checked
-from specfw.config.overrides import GROUPS, Words, read
-from specfw.config.sentences import REFUSALS, sentence
+from specfw.config.overrides import GROUPS, Words
 from specfw.registry import require
 
 from hydra import version
@@ -17,6 +16,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -29,17 +29,6 @@ def conf_dir() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "conf"
     return inside if (inside / "config.yaml").is_file() else package.parent / "conf"
-
-
-def compose(lines: Sequence[str]) -> Plain:
-    """What `python -m specfw <lines>` would run; see `specfw.compose`."""
-    try:
-        words = read(lines)
-        backend.bind(words.blas, words.threads)
-        with session() as hydra:
-            return check(hydra, prepare(hydra, words), words).unresolved
-    except REFUSALS as error:
-        raise ValueError(sentence(error, tuple(lines))) from error
 
 
 @contextmanager
@@ -97,7 +86,13 @@ def composed(hydra: Hydra, primary: str, words: Words, *, sweep: bool = False) -
 
 def check(hydra: Hydra, primary: str, words: Words) -> Checked:
     """Compose one job and put it through schemas and components; see `checked` for the errors."""
-    return checked(plain(composed(hydra, primary, words), words))
+    tree = composed(hydra, primary, words)
+    holder: Any = HydraConfig.instance()
+    outer, holder.cfg = holder.cfg, tree  # for ${hydra:...} in a file
+    try:
+        return checked(plain(tree, words))
+    finally:
+        holder.cfg = outer
 
 
 def is_sweep(tree: DictConfig) -> bool:

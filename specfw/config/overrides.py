@@ -9,7 +9,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 
 GROUPS = ("pair", "drafting", "sampler", "acceptance", "controller", "diagnostics", "prompts", "task", "backend")
-MOUNTED = {"model": ("target", "drafter"), "sampler": ("draft_sampler",)}
 _FIXED = {
     "plugins": "modules are imported before anything is composed",
     "replay": "a record is loaded before anything is composed",
@@ -94,11 +93,11 @@ def _refuse_chain_spellings(override: Override) -> None:
 
 
 def _refuse_choices_of_nothing(override: Override) -> None:
-    key = override.get_key_element().lstrip("+~")
-    if not key or (key == "" and override.package is None):
+    if not override.key_or_group:
         raise ValueError(f"an override must be key=value, got {override.input_line!r}")
     chosen = override.key_or_group in (*GROUPS, "model") and not override.is_delete()
     if chosen and not override.is_sweep_override() and not isinstance(override.value(), str | dict):
+        key = override.get_key_element().lstrip("+")
         raise ValueError(f"{key} must be the name of one option, got {override.input_line!r}")
 
 

@@ -39,7 +39,7 @@ def require_bound(node: Mapping[str, Any]) -> None:
         ValueError: it asks for another BLAS, or another number of its threads.
     """
     blas, threads = node["blas"], node["threads"]
-    bound = backend.bind(blas, threads)
+    bound = backend.bind()
     if not bound.satisfies(blas, threads):
         raise ValueError(
             f"backend must be what this process began with (blas={bound.blas} threads={bound.threads}), got "

@@ -15,8 +15,8 @@ from omegaconf.errors import (
 )
 from yaml import YAMLError
 
-REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
-"""What means bad input while a configuration is made."""
+REFUSALS = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OverflowError, OSError)
+"""What means bad input; an OSError is a file that cannot be read or written, an overflow an absurd number."""
 
 _KINDS = {
     "converted to Integer": "an integer",

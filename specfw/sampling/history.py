@@ -20,8 +20,8 @@ class Past(NamedTuple):
     """Tokens before T positions.
 
     Attributes:
-        tokens: [B, N] int32, the tail of the committed tokens, then the drafted ones; position t stands right
-            after column N - T + t.
+        tokens: [B, N] int32, N >= T: the tail of the committed tokens, padded in front, then the drafted ones;
+            position t stands right after column N - T + t.
         seen: [B, T, N] bool, what lies inside each position's window.
     """
 
@@ -85,13 +85,16 @@ def look_back(history: History, positions: int, window: int, include_prompt: boo
     """
     batch, drafted = history.drafted.shape
     lengths = np.array([len(row) for row in history.committed])[:, None]
-    width = min(window or lengths.max(), lengths.max())
+    longest = int(lengths.max())
+    # a window of everything there is, whether 0 or larger than that
+    window = min(window or longest + drafted, longest + drafted)
+    width = max(1, min(window, longest))
     tail = np.zeros((batch, width), dtype=np.int32)
     for row, tokens in enumerate(history.committed):
         kept = tokens[max(0, len(tokens) - width) :]
         tail[row, width - len(kept) :] = kept
     end = lengths + drafted - positions + 1 + np.arange(positions)
-    start = np.maximum(end - window, 0) if window else np.zeros_like(end)
+    start = np.maximum(end - window, 0)
     if not include_prompt:
         start = np.maximum(start, np.reshape(history.prompt_lengths, (batch, 1)))
     place = lengths - width + np.arange(width + drafted)

@@ -37,7 +37,7 @@ def check_rule(rule: AcceptanceRule, count: int = PAIRS) -> None:
 def check_declarations(rule: AcceptanceRule) -> None:
     """A frozen dataclass with an id in kebab case, words for the summary line, and a domain."""
     assert dataclasses.is_dataclass(rule), f"{type(rule).__name__} must be a dataclass"
-    assert type(rule).__dataclass_params__.frozen, f"{type(rule).__name__} must be frozen"  # type: ignore[attr-defined]
+    assert type(rule).__dataclass_params__.frozen, f"{type(rule).__name__} must be frozen"
     assert rule.id == rule.id.lower().replace("_", "-").replace(" ", "-"), f"{rule.id!r} must be in kebab case"
     assert rule.label, f"{rule.id} must have a label"
     assert rule.domain in ("any", "greedy_target"), f"{rule.id}: domain is {rule.domain!r}"

@@ -87,12 +87,12 @@ def load(path: str, folder: Path, dtype: str, role: str) -> Pretrained:
     note = convert(module, dtype, role)
     with one_sentence(path, role):
         mx.eval(module.parameters())
-    return Pretrained(
-        path=path,
-        folder=folder,
-        module=module,
-        tokenizer=PretrainedTokenizer(wrapper),
-        eos_ids=frozenset(wrapper.eos_token_ids),
-        role=role,
-        notes=(note,) if note else (),
-    )
+        return Pretrained(
+            path=path,
+            folder=folder,
+            module=module,
+            tokenizer=PretrainedTokenizer(wrapper),
+            eos_ids=frozenset(wrapper.eos_token_ids),
+            role=role,
+            notes=(note,) if note else (),
+        )
