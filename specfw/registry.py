@@ -74,7 +74,10 @@ def load_plugins(modules: Sequence[str] = ()) -> None:
         except ImportError as error:
             raise ValueError(f"plugins must name importable modules; {module!r}: {error}") from error
     for point in entry_points(group=ENTRY_POINTS):
-        point.load()
+        try:
+            point.load()
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"{ENTRY_POINTS} {point.name!r} cannot be loaded from {point.value!r}: {error}") from error
 
 
 def discover(package: str, path: Sequence[str]) -> None:

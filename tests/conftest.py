@@ -6,7 +6,7 @@ os.environ["SPECFW_BLAS"] = "reference"
 os.environ["SPECFW_BLAS_THREADS"] = "1"
 os.environ.pop("SPECFW_STOCHASTIC_ACCEPT", None)
 
-from specfw.backend import bind  # noqa: E402 - after the environment is set
+from specfw.backend import bind
 
 bind()
 

@@ -130,9 +130,7 @@ def test_without_a_compiler_the_reference_multiplies_and_a_warning_says_so(bind_
         assert "many times slower" in bound.warnings[0]
         assert "no C compiler" in bound.warnings[0]
         assert exported == ["reference", str(machine.cores()), None]
-        error, _ = bind_in_child(
-            "bind('openblas', sources=(wheel,))", PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path)
-        )
+        error, _ = bind_in_child("bind('openblas', sources=(wheel,))", PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
         assert error.startswith("ValueError: backend.blas=openblas cannot be had (no OpenBLAS: no C compiler")
     else:
         assert bound.blas == ELSEWHERE
@@ -160,9 +158,7 @@ def test_a_second_call_returns_what_the_first_one_bound(bind_in_child):
 
 def test_mlx_imported_first_means_the_reference(bind_in_child):
     bound, _ = bind_in_child("sys.modules.update({'mlx.core': sys}) or bind('openblas')")
-    assert (
-        (bound.blas, bound.reason) == ("reference", "mlx imported first") if LINUX else (ELSEWHERE, bound.reason)
-    )
+    assert (bound.blas, bound.reason) == ("reference", "mlx imported first") if LINUX else (ELSEWHERE, bound.reason)
     assert len(bound.warnings) == 1
 
 

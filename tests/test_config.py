@@ -140,6 +140,10 @@ def test_only_the_draft_chains_interpolations_stay_in_the_record(monkeypatch):
     assert config["draft_sampler"]["top_p"]["p"] == 0.5
 
 
+def test_hydras_own_values_may_be_used():
+    assert specfw.compose([TOY, "prompts.text=${hydra:job.name}"])["prompts"]["text"] == "specfw"
+
+
 def test_an_experiments_own_keys_are_not_lost(tmp_path):
     folder = tmp_path / "experiment"
     folder.mkdir()
@@ -253,6 +257,7 @@ def test_every_component_has_its_file(group):
         ("model=iid", r"model is not mounted by that name; allowed: model@drafter, model@target"),
         ("model@targt=iid", r"model@targt is not mounted by that name; allowed: model@drafter, model@target"),
         ("acceptance=null", r"acceptance must be the name of one option, got 'acceptance=null'"),
+        ("experiment=null", r"experiment must be the name of one option, got 'experiment=null'"),
         ("acceptance=[auto,stochastic]", r"acceptance must be the name of one option"),
         ("+acceptance=stochastic", r"acceptance is chosen already: write acceptance=stochastic without the \+"),
         ("target=3", r"target must be a mapping of its keys, got 3"),

@@ -222,10 +222,11 @@ def test_a_rejected_end_of_sequence_ends_nothing():
     assert all(o.proposed[0] <= 1 and o.accepted[0] == 0 for o in outcomes)
 
 
-def test_rows_of_a_batch_do_not_touch_each_other():
+@pytest.mark.parametrize("eos_ids", [frozenset(), frozenset({3})], ids=["all full", "some end"])
+def test_rows_of_a_batch_do_not_touch_each_other(eos_ids):
     """B14: rows that accept differently, and rows that end early, decode as they do alone."""
     (target, _), (drafter, _) = contextual(1), contextual(2)
-    parts = decoder(target, drafter, max_tokens=40, eos_ids=frozenset({3}))
+    parts = decoder(target, drafter, max_tokens=20, eos_ids=eos_ids)
     together, outcomes = watched(parts, samples=12)
     assert any(len(set(o.accepted[o.active].tolist())) > 1 for o in outcomes)
     assert any(not o.active.all() for o in outcomes)

@@ -99,6 +99,9 @@ def test_target_noise_belongs_to_the_position_and_the_rest_to_the_round_too():
         assert (np.array(getattr(here, name)()) != np.array(getattr(again, name)())).all()
     assert (np.array(here.draft(0)) != np.array(again.draft(0))).all()
     assert (np.array(here.draft(2)) != np.array(later.draft(4))).all()
+    assert (np.array(here.draft(0)) != np.array(here.draft(1))).all()
+    moved = noise(position=here.position + 2)
+    np.testing.assert_array_equal(np.array(here.draft(2)), np.array(moved.draft(0)))
 
 
 def test_uniforms_are_uniform_on_the_half_open_interval():

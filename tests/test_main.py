@@ -206,6 +206,14 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(words, outputs, capsys):
     assert not outputs.exists()
 
 
+def test_a_place_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a file").write_text("")
+    monkeypatch.setenv("SPECFW_OUTPUTS", str(tmp_path / "a file"))
+    assert main(TOY) == 2
+    err = capsys.readouterr().err
+    assert (err.count("\n"), "a file" in err) == (1, True)
+
+
 def test_what_hydra_is_told_is_put_back(does, monkeypatch):
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     before = list(sys.argv), signal.getsignal(signal.SIGTERM)
@@ -313,6 +321,12 @@ def test_a_sweep_over_rules(outputs, capsys):
     assert main(["-m", *TOY, "acceptance=sampler_match,stochastic"]) == 0
     assert re.findall(r"rule=(\S+)", capsys.readouterr().out) == ["sampler-match", "stochastic"]
     assert len(list((outputs / "multirun").rglob("summary.json"))) == 2
+
+
+def test_a_sweep_over_pairs_and_experiments(does, capsys):
+    words = [word for word in does("pass") if word not in TOY]
+    assert main(["-m", *words, "pair=toy_a,markov", "experiment=smoke,[smoke]", "seed=0"]) == 0
+    assert capsys.readouterr().out == "0\n" * 4
 
 
 def test_a_job_of_a_bad_choice_stops_the_sweep_before_it_begins(outputs, capsys):

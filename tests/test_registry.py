@@ -143,3 +143,6 @@ def test_entry_points_are_loaded(tmp_path, monkeypatch):
     load_plugins()
     assert names(GROUP) == ("installed_plugin",)
     del sys.modules["installed_plugin"]
+    (tmp_path / "installed_plugin.py").unlink()
+    with pytest.raises(ValueError, match=r"^specfw\.components 'mine' cannot be loaded from 'installed_plugin'"):
+        load_plugins()

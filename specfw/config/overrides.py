@@ -95,8 +95,9 @@ def _refuse_chain_spellings(override: Override) -> None:
 def _refuse_choices_of_nothing(override: Override) -> None:
     if not override.key_or_group:
         raise ValueError(f"an override must be key=value, got {override.input_line!r}")
-    chosen = override.key_or_group in (*GROUPS, "model") and not override.is_delete()
-    if chosen and not override.is_sweep_override() and not isinstance(override.value(), str | dict):
+    chosen = override.key_or_group in (*GROUPS, "model", "experiment") and not override.is_delete()
+    several = isinstance(override.value(), list) and override.key_or_group == "experiment"
+    if chosen and not override.is_sweep_override() and not several and not isinstance(override.value(), str | dict):
         key = override.get_key_element().lstrip("+")
         raise ValueError(f"{key} must be the name of one option, got {override.input_line!r}")
 

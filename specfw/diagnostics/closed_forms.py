@@ -54,7 +54,8 @@ class _Means(Observer):
         self._accepted_first += int((outcome.accepted > 0).sum())
 
     def numbers(self) -> dict[str, Any]:
-        means = [[rate(total, count) for total in sums] for sums, count in zip(self._sums.tolist(), self._counts.tolist(), strict=True)]
+        scopes = zip(self._sums.tolist(), self._counts.tolist(), strict=True)
+        means = [[rate(total, count) for total in sums] for sums, count in scopes]
         every, first = (dict(zip(NAMES, values, strict=True)) for values in means)
         first["acceptance"] = rate(self._accepted_first, int(self._counts[1]))
         return {
