@@ -17,7 +17,7 @@ __all__ = ["compose", "run"]
 
 
 def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The configuration that `python -m specfw <overrides>` would run.
+    r"""The configuration that `python -m specfw <overrides>` would run.
 
     Args:
         overrides: as on a command line, e.g. `["acceptance=stochastic", "sampler.temperature.value=0.7"]`;
@@ -25,7 +25,7 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
 
     Returns:
         A plain mapping, to be changed at will and given to `run`. The draft chain's values are interpolations
-        (`${sampler.temperature.value}`) where they follow the target's.
+        (`${sampler.temperature.value}`) where they follow the target's; a literal `${` is written `\${`.
 
     Raises:
         ValueError: whatever the command would refuse with exit status 2 before it reads a model.

@@ -128,6 +128,8 @@ class _Run:
         )
         self._outputs: dict[tuple[int, int], Output] = {}
         self._host_syncs, self._prefill_s = 0, 0.0
+        if any(isinstance(observer, TokenRows) for observer in self._observers.values()):
+            record.tokens(())
         self._text_of = cache(lambda token: self._tokenizer.decode([token]))
 
     def decode(self, sequences: Sequence[_Sequence], size: int) -> None:
@@ -160,22 +162,25 @@ class _Run:
         )
         try:
             for outcome in generation:
-                self._take_in(outcome)
+                self._take_in(outcome, texts)
+            for text in texts:
+                text.finish()
         finally:
             self._host_syncs += generation.host_syncs
             self._prefill_s += generation.prefill_s
             for row, (sequence, text) in enumerate(zip(sequences, texts, strict=True)):
-                text.finish()
                 self._keep(sequence, text, generation, row)
 
     def _keep(self, sequence: _Sequence, text: Transcript, generation: Generation, row: int) -> None:
         emitted = generation.tokens[row, len(sequence.ids) : generation.lengths[row]].tolist()
         ended = bool(emitted) and emitted[-1] in self._decoder.eos_ids
-        finish = "stop" if ended or text.stopped else "length" if generation.finished[row] else "interrupted"
+        stopped = ended or text.stopped is not None
+        finish = "stop" if stopped else "length" if generation.finished[row] else "interrupted"
         output = Output(sequence.prompt, sequence.sample, tuple(emitted), text.text, finish)
         self._outputs[sequence.prompt, sequence.sample] = output
 
-    def _take_in(self, outcome: Outcome) -> None:
+    def _take_in(self, outcome: Outcome, texts: Sequence[Transcript]) -> None:
+        """Count and record a round, then say its text, so that nothing is said that is not in the record."""
         self._tally.add(outcome)
         for observer in self._observers.values():
             if isinstance(observer, TokenRows):
@@ -184,6 +189,8 @@ class _Run:
         for name in outcomes(outcome):
             self._record.first(name, rule=self._active.rule.id)
         self._record.round(outcome)
+        for text in texts:
+            text.flush()
 
     def close(self, facts: Mapping[str, Any]) -> Summary:
         """Sum up, close the record and say the line."""

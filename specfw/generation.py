@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from specfw.acceptance._guard import TARGET_ROW, explain, faults
+from specfw.acceptance._guard import SURVIVAL, TARGET_ROW, explain, faults
 from specfw.acceptance.base import AcceptanceRule
 from specfw.counting import Decided, cut
 from specfw.diagnostics._phases import Phases
@@ -182,12 +182,13 @@ class Generation:
         if not codes.any():
             return
         row, place = (int(index) for index in np.argwhere(codes)[0])
-        of_drafter = not codes[row, place] & TARGET_ROW
-        model = self.decoder.drafter if of_drafter and self.decoder.drafter else self.decoder.target
+        code, decoder = int(codes[row, place]), self.decoder
+        model = decoder.target if code & TARGET_ROW else decoder.drafter or decoder.target
+        culprit = f"rule {decoder.rule.id}" if code == SURVIVAL else f"model {model.name}"
         raise FailedCheckError(
             f"row {row} (prompt {self.batch.prompt[row]}, sample {self.batch.sample[row]}), "
-            f"position {self.lengths[row] + place}, model {model.name}: "
-            f"{explain(graph.block, graph.logits, int(codes[row, place]), row, place)}"
+            f"position {self.lengths[row] + place}, {culprit}: "
+            f"{explain(graph.block, graph.logits, code, row, place)}"
         )
 
     def _outcome(self, number: int, own: Ints, decided: Decided) -> Outcome:

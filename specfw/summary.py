@@ -82,7 +82,8 @@ def summarise(
     rule, counted = active.rule, tally.numbers()
     line = summary_line(rule, active.decided_by, counted)
     log_e = log_e_value(observers)
-    verdict = "unchecked" if log_e is None else "failed" if log_e > math.log(E_VALUE_LIMIT) else "passed"
+    broken = "error" in facts or (log_e is not None and log_e > math.log(E_VALUE_LIMIT))
+    verdict = "failed" if broken else "unchecked" if log_e is None else "passed"
     numbers = {
         "rule": rule.id,
         "preserves_target": rule.preserves_target,
@@ -118,6 +119,6 @@ def warnings(summary: Summary) -> dict[str, str]:
     told = {}
     if counted["accepted"] == counted["positions_tested"] > 0 and counted["proposed"] < 2 * counted["rounds"]:
         told["few_proposals"] = "everything was accepted, of less than two draft tokens a round"
-    if not summary.passed:
+    if not summary.passed and "error" not in counted:
         told["check_failed"] = "what happened does not follow the rule's law"
     return told

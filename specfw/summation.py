@@ -31,5 +31,7 @@ def first_above(weights: mx.array, uniforms: mx.array) -> mx.array:
     """[...] int32: the first entry whose cumulative weight [..., S] exceeds `uniforms` [...] of the whole."""
     cumulative = mx.cumsum(weights, axis=-1)
     threshold = uniforms[..., None] * cumulative[..., -1:]
-    # a parallel scan need not be monotone to the last bit, so a weight of 0 is excluded in so many words
-    return mx.argmax((cumulative > threshold) & (weights > 0), axis=-1).astype(mx.int32)
+    # a parallel scan need not be monotone to the last bit: an entry of weight 0 never wins, not even when no
+    # entry passes
+    passes = (cumulative > threshold).astype(mx.int8) + 1
+    return mx.argmax(mx.where(weights > 0, passes, 0), axis=-1).astype(mx.int32)

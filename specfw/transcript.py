@@ -24,7 +24,7 @@ class Transcript:
         self, tokenizer: Tokenizer, prompt: Sequence[int], eos_ids: frozenset[int], stop: Sequence[str], write: Writer
     ) -> None:
         """Start after `prompt`; ids in `eos_ids` have no text; any of `stop` ends the sequence."""
-        self.text = ""
+        self.text = self._pending = ""
         self.stopped: str | None = None
         self._stream = tokenizer.stream(prompt)
         self._eos_ids, self._stop, self._write = eos_ids, tuple(stop), write
@@ -36,25 +36,29 @@ class Transcript:
         With stop strings the tokens are read one by one, and the one that completes a stop string is the last.
         """
         if not self._stop:
-            self._say(self._stream.add(self._words(tokens.tolist())))
+            self._pending += self._stream.add(self._words(tokens.tolist()))
             return len(tokens), False
         for place, token in enumerate(tokens.tolist()):
             piece = self._stream.add(self._words([token]))
-            seen = self.text[max(0, len(self.text) - self._longest + 1) :] + piece
-            self._say(piece)
+            said = self.text + self._pending
+            seen = said[max(0, len(said) - self._longest + 1) :] + piece
+            self._pending += piece
             self.stopped = next((word for word in self._stop if word in seen), None)
             if self.stopped is not None:
                 return place + 1, True
         return len(tokens), False
 
+    def flush(self) -> None:
+        """Say what was heard; called once the round it came from is in the record."""
+        if self._pending:
+            piece, self._pending = self._pending, ""
+            self.text += piece
+            self._write(piece)
+
     def finish(self) -> None:
         """Say what was held back."""
-        self._say(self._stream.finish())
+        self._pending += self._stream.finish()
+        self.flush()
 
     def _words(self, tokens: list[int]) -> list[int]:
         return [token for token in tokens if token not in self._eos_ids]
-
-    def _say(self, piece: str) -> None:
-        if piece:
-            self.text += piece
-            self._write(piece)

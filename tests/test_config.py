@@ -140,6 +140,19 @@ def test_only_the_draft_chains_interpolations_stay_in_the_record(monkeypatch):
     assert config["draft_sampler"]["top_p"]["p"] == 0.5
 
 
+@pytest.mark.parametrize("text", ["${x}", "a ${x", r"\${x}", r"\\${x}", r"C:\n", "$x {y} ${"])
+def test_what_looks_like_an_interpolation_is_read_again_as_it_was(text, record):
+    config = specfw.compose([TOY])
+    escaped = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
+    config["prompts"]["text"] = escaped
+    config["stop"] = [escaped]
+    first = checked(config)
+    assert (first.config["prompts"]["text"], first.config["stop"]) == (text, [text])
+    assert checked(first.unresolved) == first
+    folder = record(prompts=first.unresolved["prompts"])
+    assert checked(specfw.compose([f"replay={quoted(folder)}"])).config["prompts"]["text"] == text
+
+
 def test_hydras_own_values_may_be_used():
     assert specfw.compose([TOY, "prompts.text=${hydra:job.name}"])["prompts"]["text"] == "specfw"
 

@@ -125,7 +125,7 @@ def origin_arithmetic(monkeypatch):
     from specfw.drafting import model
 
     honest = model._ModelSession.rewind
-    monkeypatch.setattr(model, "tail", lambda committed, _: np.stack([row[-2:] for row in committed]))
+    monkeypatch.setattr(model, "tail", lambda committed, _: (np.stack([row[-2:] for row in committed]), 0))
     monkeypatch.setattr(model._ModelSession, "rewind", lambda self, counts: honest(self, counts + 1))
 
 
@@ -241,3 +241,15 @@ def test_greedy_rule_on_the_same_caches():
     (target, _), (drafter, _) = contextual(1), contextual(2)
     greedy = chain(temperature={"value": 0})
     watched(decoder(target, drafter, rule("greedy_argmax"), sampler=greedy, max_tokens=50), samples=3)
+
+
+def test_a_finished_row_among_rows_that_went_on_without_the_drafter():
+    """Rows owe different numbers of tokens then, and every row still gets the text it has alone."""
+    pair = iid([0.45, 0.45, 0.1]), iid([0.3, 0.6, 0.1])
+    changes = {"controller": Scripted(script=(3, 0, 0, 3)), "eos_ids": frozenset({2}), "max_tokens": 40}
+    together = emitted(start(decoder(*pair, "stochastic", **changes), samples=6))
+    assert len({len(row) for row in together}) > 2
+    for sample, row in enumerate(together):
+        alone = start(decoder(*pair, "stochastic", **changes))
+        alone.batch.sample[:] = sample
+        assert emitted(alone) == [row]

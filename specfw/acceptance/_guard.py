@@ -8,6 +8,7 @@ from specfw.types import Block
 
 import mlx.core as mx
 
+ROUNDING = 1e-6
 TARGET_ROW, DRAFT_ROW, DRAFT_SUPPORT, SURVIVAL = 1, 2, 4, 8
 
 
@@ -24,7 +25,8 @@ def faults(block: Block, survival: mx.array) -> mx.array:
     if not count:
         return codes
     before = mx.concatenate([mx.ones_like(survival[:, :1]), survival[:, :-1]], axis=1)
-    bounded = (survival >= 0) & (survival <= before)
+    # a product taken by a parallel scan may round an equal value up
+    bounded = (survival >= 0) & (survival <= before * (1 + ROUNDING))
     own = mx.where(bounded, 0, SURVIVAL)
     if block.draft is not None:
         own = own + mx.where(_broken(block.draft), DRAFT_ROW, 0)

@@ -1,5 +1,6 @@
 """A configuration through its schemas and components: types, keys, names, ranges; no model is read."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -23,7 +24,7 @@ class Checked(NamedTuple):
 
     Attributes:
         config: every value plain.
-        unresolved: the same, with the draft chain's interpolations to the target's kept.
+        unresolved: the same, with the draft chain's interpolations to the target's kept, and ${ escaped elsewhere.
     """
 
     config: Plain
@@ -48,7 +49,8 @@ def checked(config: Mapping[str, Any] | DictConfig) -> Checked:
     _components(resolved)
     for key in COMMAND_LINE_ONLY:
         del resolved[key]
-    return Checked(resolved, resolved | {"draft_sampler": _following(tree.draft_sampler, resolved)})
+    following = {"draft_sampler": OmegaConf.to_container(tree.draft_sampler)}
+    return Checked(resolved, {key: _written(value, following.get(key)) for key, value in resolved.items()})
 
 
 def _typed(config: Mapping[str, Any] | DictConfig) -> DictConfig:
@@ -69,6 +71,7 @@ def _ranges(config: Plain) -> None:
     require("seed", 0 <= config["seed"] < 2**64, "in [0, 2^64)", config["seed"])
     for key, least in (("num_samples", 1), ("max_tokens", 0), ("prefill_chunk", 1)):
         require(key, config[key] >= least, f"in [{least}, inf)", config[key])
+    require("stop", all(config["stop"]), "strings of at least one character", config["stop"])
     batch_size = config["batch_size"]
     require("batch_size", batch_size is None or batch_size >= 1, "null or in [1, inf)", batch_size)
     require("log_level", config["log_level"] in LOG_LEVELS, f"one of: {', '.join(LOG_LEVELS)}", config["log_level"])
@@ -82,7 +85,7 @@ def _ranges(config: Plain) -> None:
 def _components(config: Plain) -> None:
     for key, group in NODES.items():
         node = config[key]
-        if group in NAMED and node is not None and node["name"] != AUTO:
+        if group in NAMED and node is not None and (group, node["name"]) != ("acceptance", AUTO):
             registry.build(group, node, key)
     for name, node in config["diagnostics"].items():
         registry.construct(registry.component("diagnostic", name), node, f"diagnostics.{name}")
@@ -90,12 +93,13 @@ def _components(config: Plain) -> None:
         SamplerChain.from_config(config[key], key)
 
 
-def _following(node: DictConfig, resolved: Plain) -> Plain:
-    return cast("Plain", _keep(OmegaConf.to_container(node), resolved["draft_sampler"]))
-
-
-def _keep(raw: Any, value: Any) -> Any:
-    """`value` with the interpolations to the target's chain that `raw` has in its places."""
-    if isinstance(raw, dict):
-        return {key: _keep(raw[key], value[key]) for key in value}
-    return raw if isinstance(raw, str) and raw.startswith("${sampler.") else value
+def _written(value: Any, raw: Any = None) -> Any:
+    """`value` so that it is read again as what it is, with the pointers to the target's chain that `raw` has."""
+    if isinstance(raw, str) and raw.startswith("${sampler."):
+        return raw
+    if isinstance(value, dict):
+        below = raw if isinstance(raw, dict) else {}
+        return {key: _written(item, below.get(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value

@@ -92,12 +92,20 @@ class Drafting(ABC):
         """A session on the given prompts."""
 
 
-def tail(committed: tuple[Ints, ...], held: Ints) -> Ints:
-    """[B, n - m] the committed tokens a cache does not hold yet; every row owes the same number.
+def tail(committed: tuple[Ints, ...], held: Ints) -> tuple[Ints, Ints]:
+    """The committed tokens that a cache does not hold yet.
 
-    Raises:
-        AssertionError: rows owe different numbers of tokens.
+    Rows of a batch owe the same number, but for finished ones after rounds in which only the others went on:
+    those are filled up with their last token, which is to be forgotten with the round.
+
+    Args:
+        committed: B integer arrays of n tokens.
+        held: [B] m.
+
+    Returns:
+        [B, W] tokens, and [B] how many at the end of each row are filling.
     """
-    owed = {len(tokens) - int(m) for tokens, m in zip(committed, held, strict=True)}
-    assert len(owed) == 1, f"rows of one batch owe different numbers of tokens: {sorted(owed)}"
-    return np.stack([tokens[int(m) :] for tokens, m in zip(committed, held, strict=True)])
+    owed = [tokens[int(m) :] for tokens, m in zip(committed, held, strict=True)]
+    width = max(len(row) for row in owed)
+    filling = np.array([width - len(row) for row in owed])
+    return np.stack([np.pad(row, (0, short), mode="edge") for row, short in zip(owed, filling, strict=True)]), filling

@@ -52,12 +52,14 @@ class _ModelSession(DraftSession):
         self._drafting, self._start, self._model = drafting, start, start.model
         self._cache = start.model.new_cache(len(start.prompts))
         self._prompt_lengths = np.full(len(start.prompts), start.prompts.shape[1])
+        self._filling = np.zeros(len(start.prompts), dtype=np.int64)
 
     def prefill(self) -> Iterator[int]:
         return prefill(self._model, self._cache, self._start.prompts[:, :-2], self._start.chunk)
 
     def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise) -> Proposal:
-        feed = mx.array(tail(committed, self._cache.lengths).astype(np.int32))
+        owed, self._filling = tail(committed, self._cache.lengths)
+        feed = mx.array(owed.astype(np.int32))
         tokens: list[mx.array] = []
         rows: list[Categorical] = []
         for offset in range(count):
@@ -78,7 +80,7 @@ class _ModelSession(DraftSession):
         return row.peak() if self._drafting.proposal == "greedy" else row
 
     def rewind(self, counts: Ints) -> None:
-        self._cache.rewind(counts)
+        self._cache.rewind(counts + self._filling)
 
     def lengths(self) -> Ints:
         return self._cache.lengths

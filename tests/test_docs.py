@@ -1,0 +1,332 @@
+"""The pages say what the program does: their commands run, their links lead somewhere, their tables are current."""
+
+import glob
+import json
+import os
+import re
+import runpy
+import shlex
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import specfw
+from specfw import registry
+from specfw.__main__ import main
+from specfw.config import schemas
+from specfw.config.composing import conf_dir
+from specfw.randomness import Stream
+from specfw.resolution import resolve  # noqa: F401 # the scripts of docs/ import it: a broken one fails here
+
+import pytest
+import yaml
+
+ROOT = Path(specfw.__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+README, RULES, RESULTS = ROOT / "README.md", DOCS / "acceptance-rules.md", DOCS / "results" / "temperature-table.md"
+
+NOT_RUN = {
+    tuple(shlex.split(command))
+    for command in (
+        "python3 -m venv .venv",
+        ".venv/bin/pip install --upgrade pip",
+        ".venv/bin/pip install -e . --group test",
+        "source .venv/bin/activate",
+        '.venv/bin/python -m pytest -n 2 -m "not slow"',
+        ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
+    )
+}
+"""Installing, and the tests themselves. Anything else that is no command of ours fails."""
+
+SWEEP = "python -m specfw experiment=temperature_table max_tokens=400 num_samples=4"
+SHORTER = {SWEEP: f"{SWEEP} pair=iid max_tokens=20 seed=0,1 sampler.temperature.value=1.0"}
+"""The sweep of minutes on a toy pair; the last word on a key counts."""
+
+RATE = r"(\d+\.\d{4}|nan)"
+LINE = re.compile(
+    r"\[Speculative acceptance\] rule=[a-z-]+ rounds=\d+ proposed=\d+ positions_tested=\d+ accepted=\d+ "
+    rf"per_position_acceptance={RATE} acceptance_rate={RATE} mean_accepted_len={RATE} \(.+\)"
+)
+TOLERANCE = 0.011  # of numbers in a table: the last digit of z may differ between processors
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language, its text, and the file it is to be saved as."""
+
+    language: str
+    text: str
+    file: str | None
+
+
+def blocks(page):
+    fence = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
+    for match in fence.finditer(page.read_text()):
+        saved = re.search(r"[Ss]ave as `([^`]+)`", match["before"] or "")
+        yield Block(match["language"], match["text"], saved and saved[1])
+
+
+def prose(page):
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+class Reader:
+    """Someone who does what a page says, in an empty folder."""
+
+    def __init__(self, folder, monkeypatch, capsys):
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+        self.names = {"__name__": "page"}
+
+    def follow(self, page):
+        said = ""
+        for block in blocks(page):
+            if block.file:
+                (self.folder / block.file).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / block.file).write_text(block.text)
+            elif block.language == "bash":
+                said = self.shell(block.text)
+            elif block.language == "python":
+                exec(compile(block.text, str(page), "exec"), self.names)  # noqa: S102 # our own page
+            elif block.language == "text":
+                for line in block.text.strip().splitlines():
+                    assert any(alike(line, heard) for heard in said.splitlines()), f"not said: {line}"
+
+    def shell(self, text):
+        self.capsys.readouterr()
+        for line in text.replace("\\\n", " ").splitlines():
+            expected = re.search(r"# exit status (\d+)", line)
+            for words in commands(shlex.split(SHORTER.get(line, line), comments=True)):
+                if tuple(words) not in NOT_RUN:
+                    assert self.run(words) == int(expected[1] if expected else 0), f"{line}\n{self.capsys.readouterr()}"
+        out, err = self.capsys.readouterr()
+        return out + err
+
+    def run(self, words):
+        with self.monkeypatch.context() as patch:
+            while variable := re.fullmatch(r"([A-Z_]+)=(.*)", words[0]):
+                patch.setenv(variable[1], variable[2])
+                words = words[1:]
+            program, *rest = words
+            assert program in ("python", ".venv/bin/python"), f"unknown command: {shlex.join(words)}"
+            if rest[:2] == ["-m", "specfw"]:
+                return main([self.filled(word) for word in rest[2:]])
+            assert re.fullmatch(r"docs/\w+\.py", rest[0]), f"unknown command: {shlex.join(words)}"
+            patch.setattr(sys, "argv", [rest[0], *map(self.filled, rest[1:])])
+            runpy.run_path(str(ROOT / rest[0]), run_name="__main__")
+            return 0
+
+    def filled(self, word):
+        """`<date>/<time>` stands for the newest."""
+        stem, place, _ = word.partition("<date>/<time>")
+        if not place:
+            return word
+        newest = max(glob.glob(f"{stem.rpartition('=')[2]}2*/*"))
+        return f"{stem.rpartition('=')[0]}={newest}" if "=" in stem else newest
+
+
+def commands(words):
+    """The words between `&&`."""
+    ends = [-1, *(place for place, word in enumerate(words) if word == "&&"), len(words)]
+    return [words[start + 1 : end] for start, end in pairwise(ends) if words[start + 1 : end]]
+
+
+def alike(line, other):
+    """Equal words, and numbers equal to their last digit."""
+    ours, theirs = line.split(), other.split()
+    return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+
+
+def equal(word, other):
+    try:
+        return abs(float(word) - float(other)) < TOLERANCE
+    except ValueError:
+        return word == other
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(registry, "_components", {group: dict(known) for group, known in registry._components.items()})
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.delenv("SPECFW_OUTPUTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return Reader(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_says_can_be_done(page, reader):
+    reader.follow(page)
+
+
+@pytest.mark.parametrize(
+    "line", ["rm -rf outputs", "python -m specfw seed=x", "python -m pip install x", "FOO=1 ls", "python docs/no.py"]
+)
+def test_an_unknown_or_a_failing_command_fails(line, reader):
+    with pytest.raises((AssertionError, FileNotFoundError)):
+        reader.shell(line)
+
+
+def test_what_a_page_shows_is_compared(reader, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```bash\npython -m specfw pair=cycle seed=1 max_tokens=3\n```\n\n```text\n1 2 4\n```\n")
+    with pytest.raises(AssertionError, match="not said: 1 2 4"):
+        reader.follow(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_summary_lines_have_the_shape(page):
+    for line in page.read_text().splitlines():
+        if line.startswith("[Speculative acceptance]"):
+            assert LINE.fullmatch(line)
+
+
+# --- links ------------------------------------------------------------------------------------------------------
+
+
+def slug(heading):
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page):
+    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "specfw/zoo/README.md", ROOT / "outputs/README.md"], ids=str)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), link
+
+
+def test_every_page_is_reached_from_the_readme():
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in re.findall(r"\]\(([^)\s]+)\)", prose(README))}
+    assert set(PAGES) - {README} <= linked
+
+
+# --- generated tables -------------------------------------------------------------------------------------------
+
+
+def script(name):
+    return runpy.run_path(str(DOCS / name))
+
+
+def test_the_table_of_rules_is_what_the_registry_says_now():
+    shown = re.search(r"<!-- generated by docs/rule_table.py -->\n(.*?)<!-- end -->", RULES.read_text(), re.DOTALL)
+    assert shown[1] == script("rule_table.py")["table"]()
+
+
+def tables(page):
+    """Every table as a list of rows of cells, the head first."""
+    found = re.findall(r"(?:^\|.*\|\n)+", prose(page), flags=re.MULTILINE)
+    return [[line.strip("| ").split(" | ") for line in table.splitlines() if "---" not in line] for table in found]
+
+
+def test_the_readme_claims_what_the_results_show():
+    assert tables(README)[0] == tables(RESULTS)[0]
+
+
+def test_every_run_of_the_results_passed_and_sits_on_its_closed_form():
+    head, *rows = tables(RESULTS)[1]
+    assert len(rows) == 6
+    for row in rows:
+        entry = dict(zip(head, row, strict=True))
+        assert entry["verdict"] == "5 passed"
+        assert float(entry["largest log10 e"]) < 6
+        assert float(entry["measured"]) == pytest.approx(int(entry["accepted"]) / int(entry["tested"]), abs=5e-5)
+        assert abs(float(entry["z"])) < 4
+        assert float(entry["measured"]) == pytest.approx(float(entry["closed form"]), abs=0.03)
+
+
+@pytest.mark.parametrize("role", ["target", "drafter"])
+def test_the_results_are_of_the_pair_that_is_shipped(role):
+    from specfw.models.pretrained.folder import ZOO, digests
+
+    digest = digests(ZOO[f"zoo:{role}"])["model.safetensors"]
+    assert f"SHA-256 of the {role}'s weights: `{digest[:16]}`" in RESULTS.read_text()
+
+
+def test_the_results_name_the_command_that_makes_them():
+    assert SWEEP in RESULTS.read_text()
+    assert SWEEP in (DOCS / "temperature_table.py").read_text()
+
+
+# --- nothing is left out ----------------------------------------------------------------------------------------
+
+
+def code(*folders):
+    paths = (path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yaml"))
+    return "\n".join(path.read_text() for path in paths)
+
+
+def words(page):
+    """What stands in backticks on a page."""
+    return set(re.findall(r"`([^`]+)`", prose(DOCS / page)))
+
+
+def test_every_environment_variable_is_explained():
+    named = set(re.findall(r"\"(SPECFW_[A-Z_]+)\"", code("specfw"))) | {"SPECFW_TEST_SAMPLES", "SPECFW_OUTPUTS"}
+    assert named <= words("environment-variables.md")
+
+
+def test_every_stream_is_explained():
+    assert {stream.name for stream in Stream} <= words("seeds.md")
+
+
+def test_every_option_is_explained():
+    mentioned = words("configuration.md")
+    for group in (*schemas.NODES.values(), "pair", "experiment"):
+        assert {path.stem for path in (conf_dir() / group).glob("*.yaml")} <= mentioned, group
+
+
+def test_every_key_is_explained():
+    mentioned = " ".join(words("configuration.md"))
+    root = set(schemas.Root.__dataclass_fields__) - set(schemas.NODES)
+    steps = {name: set(registry.schema(registry.component("filter", name)).__dataclass_fields__) for name in names()}
+    for key in root | set(steps) | set.union(*steps.values()):
+        assert re.search(rf"\b{key}\b", mentioned), key
+
+
+def names():
+    return registry.names("filter")
+
+
+def keys(node):
+    """Every key of a tree, but not those that are data."""
+    if isinstance(node, dict):
+        return set(node) | {key for value in node.values() for key in keys(value)}
+    return {key for item in node for key in keys(item)} if isinstance(node, list) else set()
+
+
+def test_every_entry_of_a_record_is_explained(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SPECFW_OUTPUTS", str(tmp_path))
+    more = ["diagnostics.tokens.logprob=true", "diagnostics.throughput.split=true", "log_level=debug"]
+    assert main(["pair=iid", "max_tokens=20", "draft_sampler.temperature.value=0.5", *more]) == 0
+    (folder,) = tmp_path.glob("2*/*")
+    explained = words("log-schema.md")
+    assert keys(json.loads((folder / "summary.json").read_text())) <= explained
+    assert keys([json.loads(line) for line in (folder / "tokens.jsonl").read_text().splitlines()]) <= explained
+    for line in (folder / "events.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        assert event["event"] in explained
+        assert set(event) <= explained | set(json.loads((folder / "summary.json").read_text()))
+    assert {path.name for path in folder.iterdir() if path.is_file()} <= explained
+
+
+def test_every_event_is_explained():
+    named = set(re.findall(r"\.(?:event|warn)\(\s*\"(\w+)\"", code("specfw")))
+    assert {"run_started", "rule_active", "run_finished"} <= named
+    assert named <= words("log-schema.md")
+
+
+def test_the_record_is_plain_yaml_and_names_no_place_of_this_machine(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SPECFW_OUTPUTS", str(tmp_path))
+    assert main(["pair=iid", "max_tokens=3"]) == 0
+    (path,) = tmp_path.glob("2*/*/config.yaml")
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
+    assert os.fspath(tmp_path) not in path.read_text()
