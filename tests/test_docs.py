@@ -1,6 +1,5 @@
 """The pages say what the program does: their commands run, their links lead somewhere, their tables are current."""
 
-import glob
 import json
 import os
 import re
@@ -121,7 +120,7 @@ class Reader:
         stem, place, _ = word.partition("<date>/<time>")
         if not place:
             return word
-        newest = max(glob.glob(f"{stem.rpartition('=')[2]}2*/*"))
+        newest = max(Path(stem.rpartition("=")[2]).glob("2*/*"))
         return f"{stem.rpartition('=')[0]}={newest}" if "=" in stem else newest
 
 

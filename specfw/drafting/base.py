@@ -108,4 +108,5 @@ def tail(committed: tuple[Ints, ...], held: Ints) -> tuple[Ints, Ints]:
     owed = [tokens[int(m) :] for tokens, m in zip(committed, held, strict=True)]
     width = max(len(row) for row in owed)
     filling = np.array([width - len(row) for row in owed])
-    return np.stack([np.pad(row, (0, short), mode="edge") for row, short in zip(owed, filling, strict=True)]), filling
+    filled = owed if not filling.any() else [np.concatenate([row, row[-1:].repeat(width - len(row))]) for row in owed]
+    return np.stack(filled), filling
