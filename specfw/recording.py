@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from specfw.acceptance.base import AcceptanceRule
+from specfw.files import write_whole
 from specfw.types import Outcome
 
 import numpy as np
@@ -132,13 +133,6 @@ class _Lines:
         if self._file is not None and self._part is not None and self._path is not None:
             self._file.close()
             self._part.replace(self._path)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader finds all of it or nothing."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def plain(value: Any) -> Any:

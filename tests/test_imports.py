@@ -24,7 +24,7 @@ LAYERS = (
     ("types",),
     ("distribution", "randomness"),
     ("summation",),
-    ("registry", "backend", "errors"),
+    ("registry", "backend", "errors", "files"),
 )
 SIBLINGS = LAYERS[8]
 """These stand side by side and do not see each other."""
@@ -36,7 +36,7 @@ ONLY = {
 }
 """Who may import what."""
 
-STANDARD_LIBRARY_ONLY = ("registry", "errors", "backend", "tasks.base")
+STANDARD_LIBRARY_ONLY = ("registry", "errors", "files", "backend", "tasks.base")
 CHILD_PROCESS = "backend.multiply"  # the self-test of a BLAS runs there, under MLX, in a process of its own
 
 DEPTH = {unit: depth for depth, layer in enumerate(LAYERS) for unit in layer}

@@ -11,9 +11,10 @@ from typing import Any, cast
 from specfw import backend, registry
 from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
-from specfw.config.failures import JobError, described, interruptible, status, write_whole
+from specfw.config.failures import JobError, described, interruptible, status
 from specfw.config.overrides import Words
 from specfw.errors import FailedCheckError
+from specfw.files import write_whole
 from specfw.tasks.base import Job, Outcome, Task
 
 from hydra.core.hydra_config import HydraConfig
