@@ -105,3 +105,14 @@ class AcceptanceRule(ABC):
         accepted = (noise.accept()[:, None] < survival).sum(axis=1).astype(mx.int32)
         row, degenerate = self.next_token(block, accepted)
         return Verdict(accepted, row.draw(noise.residual()), survival, row, degenerate)
+
+
+def given(q: Categorical | None, rule: str) -> Categorical:
+    """The proposal rows that `rule` cannot do without.
+
+    Raises:
+        ValueError: the drafter reported none.
+    """
+    if q is None:
+        raise ValueError(f"{rule} needs the drafter's proposal distribution, and none was reported")
+    return q

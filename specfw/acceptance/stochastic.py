@@ -6,7 +6,7 @@ Accept x_i with probability min(1, p_i(x_i) / q_i(x_i)); after the first rejecti
 from dataclasses import dataclass
 from typing import final
 
-from specfw.acceptance.base import AcceptanceRule, Needs
+from specfw.acceptance.base import AcceptanceRule, Needs, given
 from specfw.distribution import Categorical
 from specfw.registry import register
 from specfw.types import Block
@@ -32,7 +32,7 @@ class Stochastic(AcceptanceRule):
     needs = Needs.PROPOSAL_DISTRIBUTION
 
     def survival(self, block: Block) -> mx.array:
-        q = _given(block.draft)
+        q = given(block.draft, self.id)
         p_drafted = block.target.head(block.tokens.shape[1]).at(block.tokens)
         q_drafted = q.at(block.tokens)
         # a token outside the target's support must not stand, however small the mass that proposed it
@@ -40,14 +40,8 @@ class Stochastic(AcceptanceRule):
         return mx.cumprod(ratio, axis=1)
 
     def residual(self, block: Block, n: mx.array) -> Categorical:
-        return block.target.row(n).excess(_given(block.draft).row(n))
+        return block.target.row(n).excess(given(block.draft, self.id).row(n))
 
     def expected_acceptance(self, p: Categorical, q: Categorical | None) -> mx.array:
         """Sum of min(p, q)."""
-        return p.overlap(_given(q))
-
-
-def _given(q: Categorical | None) -> Categorical:
-    if q is None:
-        raise ValueError("stochastic needs the drafter's proposal distribution, and none was reported")
-    return q
+        return p.overlap(given(q, self.id))
