@@ -1,6 +1,6 @@
 """The tables of docs/results/temperature-table.md, from the records of one sweep.
 
-    python -m specfw experiment=temperature_table max_tokens=400 num_samples=4
+    python -m specfw experiment=temperature_table
     python docs/temperature_table.py outputs/multirun/<date>/<time>
 
 Runs that differ in the seed alone are pooled: rates and closed forms are weighted by the positions each run tested.

@@ -10,8 +10,10 @@ from specfw.counting import Tally, outcomes
 from specfw.diagnostics.base import Observer, Setting
 from specfw.diagnostics.tokens import TokenRows
 from specfw.generation import Decoder, Generation
+from specfw.models.base import Progress
+from specfw.models.memory import Estimate, estimate, wired
 from specfw.parts import Models, Plan, load, plan
-from specfw.prompts import Encoded
+from specfw.prompts.base import Encoded
 from specfw.provenance import open_record
 from specfw.recording import Record
 from specfw.summary import Output, Summary, summarise, warnings
@@ -36,6 +38,7 @@ def run(
     folder: Path | None = None,
     acceptance: AcceptanceRule | Mapping[str, Any] | str | None = None,
     write: Writer = silent,
+    progress: Progress | None = None,
     quiet: bool = False,
 ) -> Summary:
     """Run one configuration.
@@ -46,10 +49,11 @@ def run(
         folder: of the record, existing; None keeps none.
         acceptance: an explicit rule, which beats configuration and environment.
         write: called with the generated text and the summary line, in order.
+        progress: called while a prompt is taken in; None logs how far it is every few seconds.
         quiet: say nothing on stderr.
 
     Raises:
-        ValueError: the configuration cannot be honoured.
+        ValueError: the configuration cannot be honoured, or the models do not fit into memory.
         FailedCheckError: a row was no distribution.
         KeyboardInterrupt: interrupted; the record of what ran is complete.
     """
@@ -57,12 +61,15 @@ def run(
     models = load(planned)
     encoded = planned.prompts.encode(models.target)
     size = _batch_size(config["batch_size"], models)
+    needed = _read(models, encoded, config)
     record = Record(folder, debug=config["log_level"] == "debug", quiet=quiet)
     digest = open_record(record, config, unresolved or config, planned, models, encoded)
-    under_way = _Run(config, planned, models, record, write)
+    record.event("memory_estimated", **needed.record())
+    under_way = _Run(config, planned, models, record, write, progress or record.progress)
     facts = {"digest": digest, "seed": config["seed"], "interrupted": False}
     try:
-        under_way.decode(_sequences(encoded, config["num_samples"]), size)
+        with wired():
+            under_way.decode(_sequences(encoded, config["num_samples"]), size)
     except KeyboardInterrupt:
         under_way.close({**facts, "interrupted": True})
         raise
@@ -71,6 +78,16 @@ def run(
         under_way.close({**facts, "error": str(error)})
         raise
     return under_way.close(facts)
+
+
+def _read(models: Models, encoded: Sequence[Encoded], config: Mapping[str, Any]) -> Estimate:
+    """Read the weights, if everything fits into memory."""
+    longest = max(len(one.ids) for one in encoded) + config["max_tokens"]
+    needed = estimate(models.present(), longest, config["prefill_chunk"])
+    needed.require_room()
+    for model in models.present().values():
+        model.read()
+    return needed
 
 
 def _sequences(encoded: Sequence[Encoded], num_samples: int) -> list[_Sequence]:
@@ -99,8 +116,17 @@ def _batches(sequences: Sequence[_Sequence], size: int) -> Iterator[list[_Sequen
 class _Run:
     """A run under way: everything that grows while it lasts."""
 
-    def __init__(self, config: Mapping[str, Any], planned: Plan, models: Models, record: Record, write: Writer) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        planned: Plan,
+        models: Models,
+        record: Record,
+        write: Writer,
+        progress: Progress,
+    ) -> None:
         self._record, self._write, self._stop = record, write, config["stop"]
+        self._progress = progress
         self._active, self._tokenizer = planned.active, models.target.tokenizer
         self._tally = Tally(planned.active.rule.stops_at_rejection)
         setting = Setting(
@@ -159,6 +185,7 @@ class _Run:
             decoder=self._decoder,
             batch=Batch(prompts, prompt, sample),
             listen=lambda row, tokens: texts[row].hear(tokens),
+            progress=self._progress,
         )
         try:
             for outcome in generation:

@@ -16,7 +16,7 @@ from specfw.diagnostics.base import Floats, Observer
 from specfw.drafting.base import Drafting, DraftSession, Start
 from specfw.drafting.controllers.base import Controller
 from specfw.errors import FailedCheckError
-from specfw.models.base import LanguageModel, prefill
+from specfw.models.base import LanguageModel, Progress, prefill, unheard
 from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Batch, Block, History, Ints, Outcome, Proposal, Round
@@ -74,7 +74,7 @@ class Generation:
         decoder: the parts.
         batch: the sequences.
         listen: called with (row, new tokens) in order; returns how many to keep and whether the row ends.
-        progress: called with (tokens of the prompt taken in, prompt length).
+        progress: called once a chunk with (role of the model, tokens of the prompt taken in, all it takes in).
         host_syncs: evaluations so far.
         prefill_s: seconds the prompt took.
     """
@@ -82,7 +82,7 @@ class Generation:
     decoder: Decoder
     batch: Batch
     listen: Callable[[int, Ints], tuple[int, bool]] = keep_all
-    progress: Callable[[int, int], None] | None = None
+    progress: Progress = unheard
     host_syncs: int = 0
     prefill_s: float = 0.0
     tokens: Ints = field(init=False)
@@ -118,11 +118,14 @@ class Generation:
     def _prefill(self) -> None:
         began = time.perf_counter()
         decoder, prompts = self.decoder, self.batch.prompts
-        for fed in prefill(decoder.target, self._cache, prompts[:, :-1], decoder.prefill_chunk):
-            self.host_syncs += 1
-            if self.progress:
-                self.progress(fed, prompts.shape[1])
-        self.host_syncs += sum(1 for _ in self._session.prefill())
+        fed = {
+            "target": prefill(decoder.target, self._cache, prompts[:, :-1], decoder.prefill_chunk),
+            "drafter": self._session.prefill(),
+        }
+        for owed, (role, chunks) in enumerate(fed.items(), start=1):
+            for taken in chunks:
+                self.host_syncs += 1
+                self.progress(role, taken, prompts.shape[1] - owed)
         self.prefill_s = time.perf_counter() - began
 
     def _round(self, number: int) -> Outcome:

@@ -10,8 +10,8 @@ from specfw.diagnostics.throughput import Throughput
 from specfw.drafting.base import Drafting
 from specfw.drafting.controllers.base import Controller
 from specfw.models.base import LanguageModel, ModelSpec
-from specfw.models.vocabulary import check_same_tokens
-from specfw.prompts import Prompts
+from specfw.models.vocabulary import fitted, without_padding
+from specfw.prompts.base import Prompts
 from specfw.registry import build, component, construct
 from specfw.resolution import Choice, Circumstances, choose, resolve
 from specfw.sampling.chain import SamplerChain
@@ -56,10 +56,14 @@ class Plan(NamedTuple):
 
 
 class Models(NamedTuple):
-    """The loaded pair."""
+    """The pair: two models of one vocabulary size."""
 
     target: LanguageModel
     drafter: LanguageModel | None
+
+    def present(self) -> dict[str, LanguageModel]:
+        """Those there are, by role."""
+        return {role: model for role, model in self._asdict().items() if model is not None}
 
 
 def plan(config: Mapping[str, Any], argument: AcceptanceRule | Mapping[str, Any] | str | None = None) -> Plan:
@@ -103,19 +107,18 @@ def plan(config: Mapping[str, Any], argument: AcceptanceRule | Mapping[str, Any]
 
 
 def load(planned: Plan) -> Models:
-    """Load the pair and see that both mean the same by their ids.
+    """Open the pair, its large weights unread, and see that both mean the same by their ids.
 
     Raises:
         ValueError: a model cannot be read or cannot rewind, or the drafter is foreign to the target.
     """
-    target = planned.target.load("target")
+    target = without_padding(planned.target.load("target"))
     planned.chain.check(target.vocab_size)
     if planned.drafter is None:
         return Models(target, None)
     drafter = planned.drafter.load("drafter")
     planned.draft_chain.check(target.vocab_size)
-    check_same_tokens(target, drafter)
-    return Models(target, drafter)
+    return Models(target, fitted(drafter, target))
 
 
 def _diagnostics(node: Mapping[str, Any]) -> dict[str, Diagnostic]:

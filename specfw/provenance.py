@@ -9,9 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 from typing import Any
 
+from specfw import registry
 from specfw.backend import bind
 from specfw.parts import Models, Plan
-from specfw.prompts import Encoded
+from specfw.prompts.base import Encoded
 from specfw.recording import CONFIG, Record, plain
 
 import mlx.core as mx
@@ -45,7 +46,7 @@ def open_record(
     record.write(CONFIG, yaml.safe_dump(plain({**unresolved, "acceptance": rule}), sort_keys=False, allow_unicode=True))
     bound = {"blas": backend.blas, "threads": backend.threads}
     resolved = {**config, "acceptance": rule, "backend": bound}
-    digest = hashlib.sha256(json.dumps(plain(resolved), sort_keys=True).encode()).hexdigest()
+    digest = _digest(resolved)
     for warning in backend.warnings:
         record.warn("backend", warning=warning)
     if sys.platform.startswith("linux") and not shutil.which("g++"):
@@ -65,6 +66,8 @@ def open_record(
         draft_chain_digest=planned.draft_chain.digest,
         models={role: model and model.fingerprint() for role, model in models._asdict().items()},
         prompts=len(prompts),
+        plugins=registry.plugins(),
+        prompts_digest=_digest([(prompt.index, prompt.ids) for prompt in prompts]),
         config=resolved,
     )
     _notes(record, planned, models, prompts)
@@ -88,6 +91,10 @@ def _notes(record: Record, planned: Plan, models: Models, prompts: Sequence[Enco
             record.event("prompt_note", prompt=prompt.index, note=note)
     if planned.drafter is not None and planned.draft_chain.digest != planned.chain.digest:
         record.event("draft_chain_differs", draft_chain=planned.draft_chain.describe())
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:

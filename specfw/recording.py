@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,6 +22,7 @@ import structlog
 
 EVENTS, TOKENS, SUMMARY, CONFIG = "events.jsonl", "tokens.jsonl", "summary.json", "config.yaml"
 _SHORT = 100
+_EVERY_S = 10.0
 # on a terminal these would stand in the middle of the text, and the table at the end says more
 _ONLY_IN_THE_FILE = ("first_outcome", "run_finished")
 _QUIET_DECISIONS = ("configuration", "auto")
@@ -48,6 +50,7 @@ class Record:
         self._events = _Lines(folder, EVENTS)
         self._tokens: _Lines | None = None
         self._seen: set[str] = set()
+        self._told = time.monotonic()
         self._debug = debug
         tell = structlog.PrintLogger(sys.stderr)
         console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
@@ -86,13 +89,19 @@ class Record:
                 "emitted",
                 "degenerate",
             )
-            self._log.debug("round_finished", **{name: getattr(outcome, name) for name in fields})
+            self._log.debug("round", **{name: getattr(outcome, name) for name in fields})
 
     def first(self, outcome: str, **fields: Any) -> None:
         """Log an outcome the first time it occurs in this run."""
         if outcome not in self._seen:
             self._seen.add(outcome)
             self._log.info("first_outcome", outcome=outcome, **fields)
+
+    def progress(self, role: str, taken: int, of: int) -> None:
+        """Log every ten seconds how many of a prompt's tokens a model has taken in."""
+        if time.monotonic() - self._told >= _EVERY_S:
+            self._told = time.monotonic()
+            self._log.info("prefill", role=role, taken=taken, of=of)
 
     def tokens(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append token records."""

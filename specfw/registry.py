@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
+from traceback import extract_tb
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 C = TypeVar("C", bound=type)
@@ -18,6 +19,7 @@ C = TypeVar("C", bound=type)
 ENTRY_POINTS = "specfw.components"
 
 _components: dict[str, dict[str, type]] = {}
+_plugins: dict[str, None] = {}  # in the order they came
 
 
 def register(group: str, name: str | None = None) -> Callable[[C], C]:
@@ -26,7 +28,7 @@ def register(group: str, name: str | None = None) -> Callable[[C], C]:
     def enter(cls: C) -> C:
         key = name or cls.__module__.rpartition(".")[2]
         present = _components.setdefault(group, {}).get(key)
-        if present is not None and present.__qualname__ != cls.__qualname__:
+        if present is not None and (present.__module__, present.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"{group} {key!r} is registered twice: {present.__module__}, {cls.__module__}")
         _components[group][key] = cls
         return cls
@@ -62,22 +64,38 @@ def name_of(cls: type, group: str) -> str | None:
     return next((name for name, known in _components.get(group, {}).items() if known is cls), None)
 
 
+def plugins() -> tuple[str, ...]:
+    """The modules that `load_plugins` imported in this process: what a replay must name again."""
+    return tuple(_plugins)
+
+
 def load_plugins(modules: Sequence[str] = ()) -> None:
     """Import a user's modules (from `plugins=[...]`) and every installed entry point; importing registers.
 
     Raises:
-        ValueError: a module that cannot be imported.
+        ValueError: a module that cannot be imported, whatever goes wrong in it.
     """
     for module in modules:
         try:
             import_module(module)
-        except ImportError as error:
-            raise ValueError(f"plugins must name importable modules; {module!r}: {error}") from error
+            _plugins[module] = None
+        except Exception as error:
+            raise ValueError(f"plugins must name importable modules; {module!r}: {_told(error)}") from error
     for point in entry_points(group=ENTRY_POINTS):
         try:
             point.load()
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"{ENTRY_POINTS} {point.name!r} cannot be loaded from {point.value!r}: {error}") from error
+        except Exception as error:
+            where = f"{ENTRY_POINTS} {point.name!r} cannot be loaded from {point.value!r}"
+            raise ValueError(f"{where}: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    """What went wrong while a user's module was imported, and in which line of theirs."""
+    frames = extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+    if isinstance(error, SyntaxError) or not theirs:
+        return str(error)
+    return f"{error} ({theirs[-1].filename}, line {theirs[-1].lineno})"
 
 
 def discover(package: str, path: Sequence[str]) -> None:

@@ -94,6 +94,11 @@ def resolve(choice: Choice, given: Circumstances) -> Choice:
             f"acceptance={_name(rule)} needs a greedy target (sampler.temperature.value=0 or sampler.top_k.k=1), "
             "and this one samples"
         )
+    if isinstance(rule, SamplerMatchNoProposalDistribution) and given.reports_distribution:
+        raise ValueError(
+            f"acceptance={_name(rule)} says that the drafter reports no proposal distribution, and this one does: "
+            "write acceptance=sampler_match"
+        )
     if rule.needs is Needs.PROPOSAL_DISTRIBUTION and not given.reports_distribution:
         return _without_distribution(rule)
     if rule.needs is Needs.SHARED_NOISE:

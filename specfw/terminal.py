@@ -1,37 +1,85 @@
-"""The table at the end of a run, on stderr: what was measured beside what the rule's mathematics says."""
+"""What a terminal shows on stderr: a bar while a long prompt is taken in, and the table at the end of a run."""
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from specfw.models.base import Progress
 from specfw.summary import Summary
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 
 WORDS = {
     "drafts": "draft tokens follow q (mean transform)",
     "lengths": "accepted given the block",
-    "emitted": "emitted tokens follow p, by id",
-    "emitted_by_ratio": "emitted tokens follow p, by q/p",
+    "emitted": "emitted tokens follow {law}, by id",
+    "emitted_by_ratio": "emitted tokens follow {law}, by q/p",
     "closed_form": "per-position acceptance",
 }
 
 
-def show(summary: Summary) -> None:
-    """Print the table of checks; nothing when there was nothing to check."""
-    rows = list(_rows(summary))
-    if not rows:
+@contextmanager
+def prompt_bar() -> Iterator[Progress | None]:
+    """A bar for prompts of more than one chunk; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
         return
+    columns = (TextColumn("prompt, {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(file=sys.stderr, highlight=False)
-    table = Table(title=_title(summary), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+    def follow(role: str, taken: int, of: int) -> None:
+        task = next((task for task in bar.tasks if task.description == role), None)
+        if task is None and taken < of:
+            bar.add_task(role, total=of, completed=taken)
+            bar.start()
+        elif task is not None and taken < of:
+            bar.update(task.id, completed=taken)
+        elif task is not None:
+            bar.remove_task(task.id)
+            bar.stop()
+
+    try:
+        yield follow
+    finally:
+        bar.stop()
+
+
+def show(summary: Summary) -> None:
+    """Print the table of checks, if there was anything to check, and where the record is."""
+    console = Console(file=sys.stderr, highlight=False)
+    rows = list(_rows(summary))
+    if rows:
+        console.print(_title(summary), soft_wrap=True)
+        console.print(_table(rows))
+    for sentence in _over_prompts(summary):
+        console.print(sentence, soft_wrap=True)
+    if summary.folder is not None:
+        console.print(f"record: {summary.folder}", soft_wrap=True)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("check", "measured", "law", "n", "z", "log10 e"):
         table.add_column(name, justify="left" if name == "check" else "right")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
-    if summary.folder is not None:
-        console.print(f"record: {summary.folder}", soft_wrap=True)
+    return table
+
+
+def _over_prompts(summary: Summary) -> Iterator[str]:
+    intervals = summary.numbers["diagnostics"].get("population", {}).get("intervals", {})
+    for name, found in intervals.items():
+        if found is not None:
+            yield (
+                f"{name} over {found['clusters']} prompts: {_number(found['estimate'], 4)}, 95 % interval "
+                f"{_number(found['low'], 4)} .. {_number(found['high'], 4)}, "
+                f"design effect {_number(found['design_effect'], 1)}"
+            )
 
 
 def _title(summary: Summary) -> str:
@@ -43,7 +91,7 @@ def _rows(summary: Summary) -> Iterator[tuple[str, ...]]:
     for name, check in summary.numbers["diagnostics"].get("calibration", {}).items():
         count = check["terms"]
         yield (
-            WORDS[name],
+            WORDS[name].format(law="p" if summary.numbers["preserves_target"] else "the rule's own row"),
             _number(check["observed"] / count, 4),
             _number(check["expected"] / count, 4),
             str(count),

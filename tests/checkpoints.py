@@ -1,5 +1,6 @@
 """Checkpoint folders made on the spot: tiny models of mlx-lm with random weights and the shipped tokenizer."""
 
+import hashlib
 import importlib
 import json
 import shutil
@@ -8,7 +9,7 @@ from pathlib import Path
 from specfw.zoo import folder as shipped
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_map_with_path
 
 VOCABULARY = 2048
 WINDOW = 8
@@ -67,6 +68,21 @@ SLIDING = {
     },
 }
 LLAMA = {**_HEADS, "model_type": "llama", "num_hidden_layers": 1, "intermediate_size": 64, "hidden_size": 64}
+_LAYERS = {**_HEADS, "num_hidden_layers": 2, "intermediate_size": 64, "hidden_size": 64, "head_dim": 32}
+SPEAKING = {
+    "llama": {**_LAYERS, "model_type": "llama", "tie_word_embeddings": False},
+    "llama_tied": {**_LAYERS, "model_type": "llama", "tie_word_embeddings": True},
+    "qwen2": {**_LAYERS, "model_type": "qwen2", "tie_word_embeddings": False},
+    "qwen2_tied": {**_LAYERS, "model_type": "qwen2", "tie_word_embeddings": True},
+    "gemma3": {
+        "model_type": "gemma3",
+        "vocab_size": VOCABULARY,
+        "text_config": {**SLIDING["gemma3_text"], **_LAYERS, "num_hidden_layers": 3, "model_type": "gemma3_text"},
+    },
+    "gemma3_text": {**SLIDING["gemma3_text"], **_LAYERS, "num_hidden_layers": 3, "model_type": "gemma3_text"},
+}
+"""Models whose greedy text varies, in the layouts people have."""
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MAMBA = {
     "model_type": "mamba",
     "vocab_size": VOCABULARY,
@@ -119,6 +135,37 @@ def module(config):
     architecture = importlib.import_module(f"mlx_lm.models.{name}")
     mx.random.seed(0)
     return architecture.Model(architecture.ModelArgs.from_dict(config))
+
+
+def speaking(name):
+    """A model of SPEAKING, not yet written: random weights repeat one token unless the layers are loud."""
+    model = module(SPEAKING[name])
+    if name == "gemma3_text":
+        model.sanitize({})  # as mlx-lm does with a checkpoint that has no head of its own
+    model.update(
+        tree_map_with_path(lambda path, array: 8 * array if path.endswith("proj.weight") else array, model.parameters())
+    )
+    return model
+
+
+def hub(cache: Path, name: str, source: str, commit: str = COMMIT, ref: str = "main") -> None:
+    """Put a checkpoint folder into a cache of the Hugging Face hub, as a download leaves it there."""
+    root = cache / f"models--{name.replace('/', '--')}"
+    for part in ("blobs", "refs", f"snapshots/{commit}"):
+        (root / part).mkdir(parents=True, exist_ok=True)
+    (root / "refs" / ref).write_text(commit)
+    for file in Path(source).iterdir():
+        blob = hashlib.sha256(file.read_bytes()).hexdigest()
+        shutil.copy(file, root / "blobs" / blob)
+        (root / "snapshots" / commit / file.name).symlink_to(Path("../../blobs") / blob)
+
+
+def retokenise(path: str, change) -> None:
+    """Change the tokenizer of a checkpoint: `change` gets tokenizer.json's content and works on it in place."""
+    file = Path(path) / "tokenizer.json"
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
 
 
 def write(folder: Path, config, model=None, **extra) -> str:

@@ -23,6 +23,7 @@ OURS = [option for option in OPTIONS if option.parts[0] != "hydra"]
 NEEDS = {
     "pair/custom": ["model@target=cache_length", "model@drafter=cache_length"],
     "prompts/texts": ["prompts.texts=[a]"],
+    "prompts/chat": ["prompts.messages=[{role:user,content:x}]"],
     "prompts/file": ["prompts.path=x"],
     "prompts/json_lines": ["prompts.path=x"],
     "prompts/ids": ["prompts.ids=[0]"],

@@ -1,12 +1,8 @@
 """Text that appears while ids arrive: whole characters, and nothing that decoding at once would not say."""
 
-from specfw.models.checkpoint import Checkpoint
-from specfw.models.cycle import Cycle
-from specfw.models.iid import Iid
 from specfw.models.pretrained.folder import ZOO
 from specfw.models.pretrained.tokens import PretrainedTokenizer
 from specfw.models.tokenizer import IdTokenizer
-from specfw.models.vocabulary import check_same_tokens
 
 import numpy as np
 import pytest
@@ -19,15 +15,6 @@ def words():
     from mlx_lm.utils import load_tokenizer
 
     return PretrainedTokenizer(load_tokenizer(ZOO["zoo:drafter"]))
-
-
-class Model:
-    """As much of a language model as comparing vocabularies asks for."""
-
-    def __init__(self, name, vocabulary, size=None):
-        self.name, self.vocab_size = name, size or len(vocabulary)
-        self.tokenizer = self
-        self.vocabulary = lambda: vocabulary
 
 
 def test_encoding_and_decoding_undo_each_other(words):
@@ -108,31 +95,3 @@ def test_the_text_of_a_toy_is_its_ids():
     assert [stream.add([3]), stream.add([10, 0]), stream.finish()] == ["3", " 10 0", ""]
     with pytest.raises(ValueError, match="must be token ids separated by spaces"):
         words.encode("three")
-
-
-def test_pairs_that_mean_the_same_by_their_ids_are_accepted():
-    check_same_tokens(Model("target", {"a": 0, "b": 1}), Model("drafter", {"b": 1, "a": 0}))
-    check_same_tokens(Iid(probs=(0.5, 0.5)).load("target"), Cycle(successors=(1, 0)).load("drafter"))
-    check_same_tokens(Model("target", {"a": 0, "b": 1}), Iid(probs=(0.5, 0.5)).load("drafter"))
-
-
-def test_the_shipped_pair_means_the_same():
-    check_same_tokens(*(Checkpoint(path=f"zoo:{role}").load(role) for role in ("target", "drafter")))
-
-
-@pytest.mark.parametrize(
-    ("drafter", "sentence"),
-    [
-        ({"a": 0, "c": 1, "b": 2}, r"id 1 is 'b' in ours and 'c' in theirs"),
-        ({"a": 0, "b": 1, "c": 3}, r"id 2 is 'c' in ours and None in theirs"),
-        ({"a": 0, "b": 1, "c": 2, "d": 2}, r"id 2 is 'c' in ours and 'c or d' in theirs"),
-    ],
-)
-def test_swapped_ids_of_equal_size_are_refused(drafter, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        check_same_tokens(Model("ours", {"a": 0, "b": 1, "c": 2}), Model("theirs", drafter, size=3))
-
-
-def test_different_numbers_of_ids_are_refused():
-    with pytest.raises(ValueError, match=r"number of token ids, 2 \(target \(iid\)\), got 3 \(drafter \(iid\)\)"):
-        check_same_tokens(Iid(probs=(0.5, 0.5)).load("target"), Iid(probs=("1/3",) * 3).load("drafter"))

@@ -4,7 +4,7 @@ import json
 
 from specfw.models.checkpoint import Checkpoint
 from specfw.models.iid import Iid
-from specfw.prompts import Encoded
+from specfw.prompts.base import Encoded
 from specfw.registry import build, names
 
 import pytest
@@ -44,7 +44,7 @@ def lines(tmp_path, *content):
 
 
 def test_every_source_is_registered():
-    assert names("prompts") == ("file", "ids", "json_lines", "text", "texts")
+    assert names("prompts") == ("chat", "file", "ids", "json_lines", "text", "texts")
 
 
 def test_text_becomes_the_ids_of_the_model(trained):
@@ -151,20 +151,26 @@ def test_what_can_be_no_prompt_at_all_is_refused_when_built(source, fields, sent
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    "line",
     [
-        ('{"messages": [{"role": "user"}]}', r'with a "prompt" \(chat "messages" are not offered yet\)'),
-        ('{"prompt": "1", "messages": []}', r'with a "prompt" \(chat "messages" are not offered yet\)'),
-        ('{"text": "1"}', r'a JSON object {"prompt": "..."}'),
-        ('{"prompt": [1]}', r'a JSON object {"prompt": "..."}'),
-        ('"1"', r'a JSON object {"prompt": "..."}'),
-        ('{"prompt": "1"', r'a JSON object {"prompt": "..."}'),
+        '{"text": "1"}',
+        '{"prompt": "1", "messages": [{"role": "user", "content": "2"}]}',
+        '{"prompt": null}',
+        '{"prompt": [1]}',
+        '"1"',
+        '{"prompt": "1"',
     ],
 )
-def test_a_line_that_holds_no_prompt_is_refused_by_its_number(tmp_path, line, sentence):
+def test_a_line_that_holds_no_prompt_is_refused_by_its_number(tmp_path, line):
     path = lines(tmp_path, '{"prompt": "1"}', "", line)
-    with pytest.raises(ValueError, match=rf"^prompts.path line 3 must be {sentence}, got"):
+    form = r'a JSON object {"prompt": "..."} or {"messages": \[...\]}'
+    with pytest.raises(ValueError, match=rf"^prompts.path line 3 must be {form}, got"):
         prompts("json_lines", path=path).encode(TOY)
+
+
+def test_what_is_null_in_a_line_is_not_there(tmp_path):
+    path = lines(tmp_path, '{"prompt": "1", "messages": null}')
+    assert encoded("json_lines", path=path) == [(0, (1,))]
 
 
 @pytest.mark.parametrize("source", ["file", "json_lines"])

@@ -71,6 +71,13 @@ def test_strict_refuses_a_drafter_without_distribution(node):
         ran(node, {VARIABLE: "1"}, reports_distribution=False)
 
 
+def test_the_origins_id_is_refused_where_it_would_not_be_true():
+    name = "sampler_match_no_proposal_distribution"
+    with pytest.raises(ValueError, match=r"this one does: write acceptance=sampler_match"):
+        ran(name)
+    assert ran(name, reports_distribution=False) == ("sampler-match-no-proposal-distribution", "configuration")
+
+
 def test_sampler_match_needs_no_distribution():
     assert ran("sampler_match", reports_distribution=False) == ("sampler-match", "configuration")
 

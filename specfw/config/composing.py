@@ -118,5 +118,7 @@ def guide(hydra: Hydra, primary: str, words: Words) -> str:
     """What --help prints: hydra.help.template, in which `${specfw.options:<group>}` lists a group's options."""
     options = hydra.config_loader.repository.get_group_options  # type: ignore[attr-defined] # no copy of the store
     listed = {group: ", ".join(options(group)) for group in (*GROUPS, "model", "experiment")}
+    # the drafter's chain alone can follow another
+    listed["sampler"] = ", ".join(name for name in options("sampler") if name != "as_target")
     OmegaConf.register_new_resolver("specfw.options", listed.__getitem__, replace=True)
     return str(composed(hydra, primary, words).hydra.help.template)

@@ -57,5 +57,5 @@ class Evidence:
         excess = self._observed - self._expected
         deterministic = self._variance == 0
         z = None if deterministic else excess / math.sqrt(self._variance)
-        log_e = 0.0 if deterministic else log_e_value(excess, self._variance)
-        return Check(self._observed, self._expected, self._count, z, math.inf if self._broken else log_e)
+        log_e = math.inf if self._broken else 0.0 if deterministic else log_e_value(excess, self._variance)
+        return Check(self._observed, self._expected, self._count, self._variance, z, log_e)

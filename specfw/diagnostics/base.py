@@ -25,6 +25,7 @@ class Check(NamedTuple):
         observed: sum of what was observed.
         expected: sum of what the law says of it.
         terms: how many.
+        variance: sum V of the law's variances.
         z: M / sqrt(V), None where the law is deterministic; it decides nothing.
         log_e_value: natural logarithm of the e-value; infinite when a deterministic law was broken.
     """
@@ -32,6 +33,7 @@ class Check(NamedTuple):
     observed: float
     expected: float
     terms: int
+    variance: float
     z: float | None
     log_e_value: float
 

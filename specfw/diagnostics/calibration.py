@@ -60,8 +60,12 @@ class _Calibration(Observer):
         if not self._setting.rule.preserves_target:
             # the drafts that stand follow no row of the target; only the last token's law is known
             kept &= np.arange(by_id.shape[1]) == outcome.raw_accepted[:, None]
-        checks = self._evidence["emitted"], self._evidence["emitted_by_ratio"]
-        for evidence, transform in zip(checks, (by_id, by_ratio), strict=True):
+        # without rows of a drafter there is one order only
+        orders = {"emitted": by_id, "emitted_by_ratio": by_ratio}
+        if not self._setting.reports_distribution and self._setting.rule.preserves_target:
+            del orders["emitted_by_ratio"]
+        for name, transform in orders.items():
+            evidence = self._evidence[name]
             evidence.require(p > 0, kept)
             evidence.add(transform, np.full_like(transform, 0.5), (1 - cubes) / 12, kept)
 

@@ -5,14 +5,17 @@ drafter's at most n - 2; after a round each is rewound to what was really emitte
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from specfw.models.tokenizer import Tokenizer
 from specfw.types import Ints
 
 import mlx.core as mx
 import numpy as np
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called once a chunk with the role of a model, the tokens of the prompt it has taken in, and all it takes in."""
 
 
 class Cache(ABC):
@@ -36,8 +39,22 @@ class Cache(ABC):
         """What to evaluate so that no graph is carried from round to round: a tree of arrays, never empty."""
 
 
+class Footprint(NamedTuple):
+    """Memory that a model takes while one sequence is decoded.
+
+    Attributes:
+        weights_bytes: its weights, in the format it computes in.
+        cache_bytes: its cache of the whole sequence.
+        work_bytes: the largest intermediate array of a prefill chunk.
+    """
+
+    weights_bytes: int = 0
+    cache_bytes: int = 0
+    work_bytes: int = 0
+
+
 class LanguageModel(ABC):
-    """A loaded model.
+    """A model that can be fed; its weights are read by `read`, or when it is fed first.
 
     Attributes:
         vocab_size: V, the width of its logits.
@@ -67,6 +84,17 @@ class LanguageModel(ABC):
     def fingerprint(self) -> dict[str, Any]:
         """What identifies the weights in a record: digests, commit, rows."""
 
+    def footprint(self, tokens: int, chunk: int) -> Footprint:
+        """Memory for a sequence of `tokens` fed in chunks of `chunk`, known before weights are read."""
+        return Footprint()
+
+    def read(self) -> None:  # noqa: B027 - a toy has nothing to read
+        """Read the weights into memory.
+
+        Raises:
+            ValueError: they cannot be read.
+        """
+
 
 class ModelSpec(ABC):
     """A component that names a model; `check` looks whether it is there, `load` reads it."""
@@ -80,11 +108,15 @@ class ModelSpec(ABC):
 
     @abstractmethod
     def load(self, role: str) -> LanguageModel:
-        """Load the model as `role` ("target" or "drafter").
+        """Open the model as `role` ("target" or "drafter"); large weights are left unread.
 
         Raises:
             ValueError: it cannot be read, or its cache cannot rewind; the sentence names `<role>.<field>`.
         """
+
+
+def unheard(role: str, taken: int, of: int) -> None:
+    """Progress that nobody follows."""
 
 
 def prefill(model: LanguageModel, cache: Cache, tokens: Ints, chunk: int) -> Iterator[int]:
@@ -94,4 +126,5 @@ def prefill(model: LanguageModel, cache: Cache, tokens: Ints, chunk: int) -> Ite
         part = mx.array(tokens[:, start : start + chunk].astype(np.int32))
         model.forward(part, cache)
         mx.eval(cache.arrays())
+        mx.clear_cache()  # buffers grow from chunk to chunk, so none is used again
         yield min(start + chunk, total)

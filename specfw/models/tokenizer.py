@@ -6,7 +6,7 @@ Toy models have no words: their text is ids separated by spaces, read and writte
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import final
+from typing import Any, final
 
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 _CONTEXT = 16
@@ -36,8 +36,24 @@ class Tokenizer(ABC):
         """The text of `ids`, special tokens included."""
 
     @abstractmethod
-    def vocabulary(self) -> Mapping[str, int] | None:
-        """Every token's id, None when ids stand for nothing but themselves."""
+    def vocabulary(self) -> Mapping[int, str] | None:
+        """The token of every id that has one; None when ids stand for nothing but themselves."""
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[int] | None:
+        """The ids of a conversation up to where the assistant's answer begins; None when there is no chat template.
+
+        Args:
+            messages: each with a `role` and a `content`.
+            options: further variables of the template.
+
+        Raises:
+            ValueError: the template refuses them, in its own words.
+        """
+        return None
+
+    def special_ids(self) -> frozenset[int]:
+        """Ids of control tokens: beginning, end, padding and their kind."""
+        return frozenset()
 
     def stream(self, prompt: Sequence[int] = ()) -> "TextStream":
         """The text of what follows `prompt`, as it comes."""

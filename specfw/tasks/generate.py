@@ -8,7 +8,7 @@ from specfw.experiment import run
 from specfw.registry import register
 from specfw.summary import Summary
 from specfw.tasks.base import Job, Task
-from specfw.terminal import show
+from specfw.terminal import prompt_bar, show
 
 
 @final
@@ -18,13 +18,15 @@ class Generate(Task):
     """One run: text and the summary line on stdout, words and numbers on stderr, everything in the folder."""
 
     def run(self, job: Job) -> Summary:
-        summary = run(
-            job.config,
-            unresolved=job.unresolved,
-            folder=job.folder,
-            acceptance=job.acceptance,
-            write=_say,
-        )
+        with prompt_bar() as progress:
+            summary = run(
+                job.config,
+                unresolved=job.unresolved,
+                folder=job.folder,
+                acceptance=job.acceptance,
+                write=_say,
+                progress=progress,
+            )
         show(summary)
         return summary
 

@@ -4,8 +4,13 @@
     python -m specfw.zoo train target --size target --steps 5700
     python -m specfw.zoo train plain --size drafter --steps 2500 --rate 5e-3
     python -m specfw.zoo distill distilled --target target --size drafter --steps 2500 --rate 5e-3
+    python -m specfw.zoo export target FOLDER/target
+    python -m specfw.zoo export distilled FOLDER/drafter
+    python -m specfw.zoo measure FOLDER/target FOLDER/drafter
 
-A command that was interrupted and is given again goes on at its last checkpoint.
+The corpus is the standard library of the interpreter that runs the command. A command that was interrupted and is
+given again goes on at its last checkpoint. `measure` prints held-out losses and overlaps of any two exported folders
+with one tokenizer, so two ways to train a drafter are compared by measuring both.
 """
 
 from specfw.backend import bind
@@ -13,10 +18,12 @@ from specfw.backend import bind
 bind(threads=1)  # a batch is split among MLX's streams, a core each
 
 import argparse  # noqa: E402 - the BLAS is bound before anything else
+import json  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
-from specfw.zoo import corpus, prepared, runs  # noqa: E402
+from specfw.zoo import corpus, export, measuring, prepared, runs  # noqa: E402
 from specfw.zoo.sizes import SIZES  # noqa: E402
 from specfw.zoo.training import Recipe  # noqa: E402
 
@@ -50,6 +57,15 @@ def _parser() -> argparse.ArgumentParser:
         if name == "distill":
             learning.add_argument("--target", required=True, help="the run to learn from")
             learning.add_argument("--text-share", type=float, default=0.0, help="weight of the text beside its rows")
+    exporting = commands.add_parser("export", help="write a run as a checkpoint with a model card")
+    exporting.add_argument("run", help="its name")
+    exporting.add_argument("folder", type=Path)
+    exporting.set_defaults(command=_export)
+    comparing = commands.add_parser("measure", help="held-out losses and overlaps of two exported models")
+    comparing.add_argument("target", type=Path)
+    comparing.add_argument("drafter", type=Path)
+    comparing.add_argument("--root", type=Path, default=corpus.standard_library())
+    comparing.set_defaults(command=_measure)
     return parser
 
 
@@ -64,7 +80,7 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 def _corpus(options: argparse.Namespace) -> None:
-    print(prepared.prepare(options.root, options.home / "corpus"))  # noqa: T201
+    _print(prepared.prepare(options.root, options.home / "corpus"))
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -78,6 +94,21 @@ def _train(options: argparse.Namespace) -> None:
         text_share=options.text_share,
     )
     runs.execute(run, prepared.load(options.home / "corpus"), options.home / options.run)
+
+
+def _export(options: argparse.Namespace) -> None:
+    loss = export.export(options.home / options.run, prepared.load(options.home / "corpus"), options.folder)
+    _print(loss._asdict())
+
+
+def _measure(options: argparse.Namespace) -> None:
+    for role in ("target", "drafter"):
+        _print({role: measuring.held_out_loss(getattr(options, role), options.root)._asdict()})
+    _print(measuring.pair(options.target, options.drafter, options.root))
+
+
+def _print(values: dict[str, Any]) -> None:
+    print(json.dumps(values, indent=1))  # noqa: T201
 
 
 if __name__ == "__main__":

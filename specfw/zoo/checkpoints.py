@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from specfw.zoo.forward import mx
+from specfw.backend import bind
 
-from mlx.utils import tree_flatten, tree_unflatten
+bind()
+
+import mlx.core as mx  # noqa: E402 - the BLAS must be bound before MLX is loaded
+from mlx.utils import tree_flatten, tree_unflatten  # noqa: E402
 
 FILE = "checkpoint.safetensors"
 
@@ -38,8 +41,8 @@ def restore(folder: Path, model: Any, optimizer: Any) -> int:
     return int(metadata["step"])
 
 
-def weights(folder: Path) -> dict[str, mx.array]:
-    """The model's weights in the checkpoint of `folder`, by their names in mlx-lm.
+def weights(folder: Path) -> tuple[dict[str, mx.array], int]:
+    """The model's weights in the checkpoint of `folder`, by their names in mlx-lm, and the steps that made them.
 
     Raises:
         ValueError: there is no checkpoint.
@@ -47,8 +50,9 @@ def weights(folder: Path) -> dict[str, mx.array]:
     path = folder / FILE
     if not path.exists():
         raise ValueError(f"the run must have a checkpoint, got {folder} without {FILE}")
-    arrays, _ = _read(path)
-    return {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+    arrays, metadata = _read(path)
+    own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+    return own, int(metadata["step"])
 
 
 def _read(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:

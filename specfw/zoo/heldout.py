@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from specfw.distribution import from_logits
+from specfw.registry import require
+
+import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
-
-from specfw.zoo.forward import mx
 
 WINDOW = 256
 ROWS = 16
@@ -34,13 +36,17 @@ def loss(model: Any, stream: npt.NDArray[np.int32], size_bytes: int, limit: int 
         stream: [N] int32, the text.
         size_bytes: its length.
         limit: windows to look at; None for all.
+
+    Raises:
+        ValueError: the text is shorter than a window.
     """
+    require("held_out", len(stream) > WINDOW, f"more than {WINDOW} tokens long", len(stream))
     total, count = 0.0, 0
     for tokens in batches(stream, limit):
-        rows = model(tokens[:, :-1])
-        picked = mx.take_along_axis(rows, tokens[:, 1:, None], axis=-1).squeeze(-1)
-        total += float((mx.logsumexp(rows, axis=-1) - picked).sum())
-        count += picked.size
+        row = from_logits(model(tokens[:, :-1]))
+        surprise = -mx.log(row.at(tokens[:, 1:]))
+        total += float(surprise.sum())
+        count += surprise.size
     return Loss(total / count, total / count * len(stream) / size_bytes, count)
 
 

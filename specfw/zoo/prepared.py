@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specfw.backend.cache import cache_folder
+from specfw.files import write_whole
 from specfw.zoo import corpus, vocabulary
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
 
 FACTS = "corpus.json"
 
@@ -46,7 +46,7 @@ def prepare(root: Path, folder: Path, vocab_size: int = vocabulary.VOCAB_SIZE) -
         stream = vocabulary.encode(tokenizer, sources)
         np.save(folder / f"{name}.npy", stream)
         facts[name] = {"files": len(sources), "bytes": corpus.size_bytes(sources), "tokens": len(stream)}
-    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / FACTS, json.dumps(facts, indent=1) + "\n")
     return facts
 
 
@@ -60,10 +60,3 @@ def load(folder: Path) -> Prepared:
         raise ValueError(f"the corpus must be prepared first (python -m specfw.zoo corpus), got {folder}")
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     return Prepared(folder, facts, np.load(folder / "training.npy"), np.load(folder / "held_out.npy"))
-
-
-def retokenized(folder: Path, root: Path) -> tuple[npt.NDArray[np.int32], int]:
-    """The held-out part under another model's tokenizer: its stream and its bytes."""
-    sources = corpus.read(root).held_out
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return vocabulary.encode(tokenizer, sources), corpus.size_bytes(sources)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from specfw.backend import bound
+from specfw.files import write_whole
 from specfw.zoo import checkpoints, heldout, objective, sizes, training
 from specfw.zoo.batches import Batches
 from specfw.zoo.prepared import Prepared
@@ -52,9 +53,7 @@ def execute(run: Run, prepared: Prepared, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _claim(folder, _facts(run, prepared))
     model = sizes.build(run.size.config(prepared.facts["vocab_size"]), run.seed)
-    learned = objective.next_token
-    if run.target is not None:
-        learned = objective.distillation(load(run.target), run.text_share)
+    learned = objective.distillation(load(run.target), run.text_share) if run.target else objective.next_token
     batches = Batches(stream=prepared.training, rows=run.rows, length=run.length, seed=run.seed)
     size_bytes = prepared.facts["held_out"]["bytes"]
 
@@ -67,7 +66,8 @@ def execute(run: Run, prepared: Prepared, folder: Path) -> None:
 def load(folder: Path) -> Any:
     """The model of a run's checkpoint, float32."""
     model = sizes.build(facts(folder)["config"], seed=0)
-    model.load_weights(list(checkpoints.weights(folder).items()))
+    weights, _ = checkpoints.weights(folder)
+    model.load_weights(list(weights.items()))
     return model
 
 
@@ -106,4 +106,4 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
         if differing:
             raise ValueError(f"a resumed run must be asked for as it was begun, got another {', '.join(differing)}")
     else:
-        path.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(wanted, indent=1) + "\n")

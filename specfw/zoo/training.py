@@ -13,7 +13,7 @@ from specfw.zoo.batches import Batches
 from specfw.zoo.objective import Objective
 
 import mlx.core as mx
-import mlx.nn as nn
+from mlx.nn.utils import value_and_grad
 from mlx.optimizers import AdamW, clip_grad_norm, cosine_decay, join_schedules, linear_schedule
 from mlx.utils import tree_map
 
@@ -102,7 +102,7 @@ def train(
 
 
 def _step(model: Any, objective: Objective, optimizer: AdamW, recipe: Recipe) -> Callable[[mx.array], mx.array]:
-    gradient = nn.value_and_grad(model, objective)
+    gradient = value_and_grad(model, objective)
     streams = [mx.new_stream(mx.default_device()) for _ in range(recipe.streams)]
 
     def step(tokens: mx.array) -> mx.array:
@@ -112,9 +112,9 @@ def _step(model: Any, objective: Objective, optimizer: AdamW, recipe: Recipe) ->
                 parts.append(gradient(model, part))
         losses, gradients = zip(*parts, strict=True)
         mean = tree_map(lambda *leaves: sum(leaves) / len(leaves), *gradients)
-        clipped, _ = clip_grad_norm(mean, recipe.clip)
+        clipped, _ = clip_grad_norm(mean, recipe.clip)  # type: ignore[no-untyped-call]
         optimizer.update(model, clipped)
-        return mx.mean(mx.stack(losses))
+        return mx.mean(mx.stack(list(losses)))
 
     state = [model.state, optimizer.state]
     compiled: Callable[[mx.array], mx.array] = mx.compile(step, inputs=state, outputs=state)

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from specfw.types import Ints
 from specfw.zoo.corpus import Source
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 VOCAB_SIZE = 2048
@@ -50,7 +50,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(_CONFIG, indent=1) + "\n", encoding="utf-8")
 
 
-def encode(tokenizer: Tokenizer, sources: Sequence[Source]) -> Ints:
+def encode(tokenizer: Tokenizer, sources: Sequence[Source]) -> npt.NDArray[np.int32]:
     """One stream of ids, END_OF_TEXT_ID after each file.
 
     Returns:

@@ -1,11 +1,12 @@
 """The key-value caches of mlx-lm, held to the promise that they rewind.
 
 A rotating cache forgets what left its window, so it cannot go back. Its layers get a plain cache that keeps the
-whole context, and the window moves into the attention mask.
+whole context, and the window moves into the attention mask. A quantised cache quantises every token by itself, so
+it forgets tokens as exactly as a plain one.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from specfw.models.base import Cache
 from specfw.types import Ints
@@ -13,16 +14,32 @@ from specfw.types import Ints
 import mlx.core as mx
 import numpy as np
 from mlx.nn.layers.base import Module
-from mlx_lm.models.cache import CacheList, KVCache, RotatingKVCache, create_attention_mask, make_prompt_cache
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import (
+    CacheList,
+    KVCache,
+    QuantizedKVCache,
+    RotatingKVCache,
+    create_attention_mask,
+    make_prompt_cache,
+)
+
+STEP = KVCache.step
+"""Tokens by which a cache grows."""
 
 
-@final
-class WindowedKVCache(KVCache):
-    """A plain cache whose mask lets a token see the last `window` tokens, itself included."""
+class Quantised(NamedTuple):
+    """The format of quantised keys and values."""
 
-    def __init__(self, window: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.window = window
+    bits: int
+    group_size: int
+
+
+class _Windowed:
+    """A mask that lets a token see the last `window` tokens, itself included."""
+
+    window: int
+    offset: int
 
     def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> Any:  # noqa: N803
         window = window_size or self.window
@@ -30,26 +47,50 @@ class WindowedKVCache(KVCache):
         return create_attention_mask(N, self.offset, return_array, limit)
 
 
-def rewindable_caches(module: Module, role: str) -> list[Any]:
+@final
+class WindowedKVCache(_Windowed, KVCache):
+    """A plain cache with the mask of a window."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.window = window
+
+
+@final
+class WindowedQuantizedKVCache(_Windowed, QuantizedKVCache):
+    """A quantised cache with the mask of a window."""
+
+    def __init__(self, window: int, quantised: Quantised) -> None:
+        super().__init__(quantised.group_size, quantised.bits)
+        self.window = window
+
+
+def rewindable_caches(module: Module, role: str, quantised: Quantised | None = None) -> list[Any]:
     """The caches of a model's layers, rotating ones replaced.
+
+    Args:
+        module: the model.
+        role: for messages.
+        quantised: the format of keys and values, None to keep them as they are computed.
 
     Raises:
         ValueError: a layer's cache cannot rewind; the sentence names the role and the class of the cache.
     """
-    return [_rewindable(cache, role) for cache in make_prompt_cache(module)]
+    return [_rewindable(cache, role, quantised) for cache in make_prompt_cache(module)]
 
 
-def _rewindable(cache: Any, role: str) -> Any:
+def _rewindable(cache: Any, role: str, quantised: Quantised | None) -> Any:
     if type(cache) is CacheList:
-        return CacheList(*(_rewindable(part, role) for part in cache.caches))  # type: ignore[no-untyped-call]
+        return CacheList(*(_rewindable(part, role, quantised) for part in cache.caches))  # type: ignore[no-untyped-call]
     if type(cache) is RotatingKVCache and not cache.keep:
-        return WindowedKVCache(cache.max_size)
+        window = cache.max_size
+        return WindowedKVCache(window) if quantised is None else WindowedQuantizedKVCache(window, quantised)
     if type(cache) is not KVCache:
         raise ValueError(
             f"{role}.path must be a model whose caches can be rewound, "
             f"got one with {type(cache).__name__} (recurrent, chunked and pinned states keep what was rejected)"
         )
-    return cache
+    return cache if quantised is None else QuantizedKVCache(quantised.group_size, quantised.bits)
 
 
 @final
@@ -76,8 +117,7 @@ class LayerCaches(Cache):
                 raise RuntimeError(f"{name} was asked to forget {count} tokens and forgot {dropped}")
 
     def arrays(self) -> list[mx.array]:
-        held = [(leaf.keys, leaf.values) for leaf in self.leaves() if leaf.keys is not None]
-        return [array for pair in held for array in pair] or [mx.zeros(1)]
+        return [array for leaf in self.leaves() for array in _arrays(leaf)] or [mx.zeros(1)]
 
     def leaves(self) -> Iterator[Any]:
         """The layers' caches, lists of them opened."""
@@ -98,8 +138,16 @@ def _leaves(layers: Sequence[Any]) -> Iterator[Any]:
             yield layer
 
 
-def window_cost(caches: LayerCaches) -> tuple[int, int]:
-    """How many layers keep the whole context in place of a window, and the bytes a token costs on them."""
-    windowed = [leaf for leaf in caches.leaves() if isinstance(leaf, WindowedKVCache)]
-    arrays: list[Any] = [array for leaf in windowed for array in (leaf.keys, leaf.values)]
-    return len(windowed), sum(array.nbytes // array.shape[2] for array in arrays)
+def _arrays(leaf: Any) -> list[mx.array]:
+    held: Any = tree_flatten([leaf.keys, leaf.values]) if leaf.keys is not None else []
+    return [array for _, array in held]
+
+
+def token_bytes(leaves: Iterator[Any]) -> int:
+    """Bytes that a token costs in caches that hold at least one."""
+    return sum(array.nbytes // array.shape[-2] for leaf in leaves for array in _arrays(leaf))
+
+
+def windowed(caches: LayerCaches) -> list[Any]:
+    """The layers' caches that keep the whole context in place of a window."""
+    return [leaf for leaf in caches.leaves() if isinstance(leaf, _Windowed)]

@@ -5,7 +5,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from specfw.models.pretrained import hub
 
 import mlx.core as mx
 
@@ -14,22 +16,36 @@ ZOO = {f"zoo:{name}": Path(__file__).parents[2] / "zoo" / name for name in ("tar
 _WEIGHTS = "model*.safetensors"
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt")
 _OPTIONAL = ("generation_config.json", "tokenizer_config.json", "model.safetensors.index.json")
+_ADAPTER = ("adapter_config.json", "adapters.safetensors")
+
+_SIGNATURES = "The following argument types are supported"  # and then nanobind lists them all
 
 
-def locate(path: str, role: str) -> Path:
-    """The folder that `path` names.
+class Found(NamedTuple):
+    """Where a checkpoint lies, and the commit it is where it came from the hub."""
+
+    folder: Path
+    commit: str | None
+
+
+def locate(path: str, revision: str | None, role: str) -> Found:
+    """The folder that `path` names; what is on the hub alone is downloaded.
 
     Raises:
-        ValueError: it is neither a shipped model nor a local folder.
+        ValueError: it is neither a shipped model nor a local folder, nor can it be had from the hub.
     """
     folder = ZOO.get(path) or Path(path).expanduser()
-    if not folder.is_dir():
-        shipped = " or ".join(ZOO)
+    if folder.is_dir():
+        if revision is not None:
+            raise ValueError(f"{role}.revision must be null for a local folder, got {revision!r}")
+        return Found(folder, None)
+    if not hub.is_id(path):
         raise ValueError(
-            f"{role}.path must be a local folder in mlx-lm's layout, or {shipped} "
-            f"(ids of the Hugging Face hub are not offered yet), got {path!r}"
+            f"{role}.path must be a local folder in mlx-lm's layout, {', '.join(ZOO)}, or a model of the Hugging Face "
+            f"hub written organisation/model, got {path!r}"
         )
-    return folder
+    snapshot = hub.fetch(path, revision, role)
+    return Found(snapshot, hub.commit(snapshot))
 
 
 def check(folder: Path, role: str) -> None:
@@ -38,20 +54,37 @@ def check(folder: Path, role: str) -> None:
     Raises:
         ValueError: a file is missing, broken or cut short, or the checkpoint wants its own code to be run.
     """
-    config = _object(folder / "config.json", role)
+    must = f"{role}.path must be a checkpoint in mlx-lm's layout"
+    config = _object(folder / "config.json", must)
     if not isinstance(config.get("model_type"), str):
-        raise _refused(folder / "config.json", role, "names no model_type")
+        raise _refused(folder / "config.json", must, "names no model_type")
     if config.get("model_file") is not None:
-        raise _refused(folder / "config.json", role, "wants to run its own model_file, which is never done")
-    optional = {name: _object(folder / name, role) for name in _OPTIONAL if (folder / name).exists()}
-    shards = set(optional.get("model.safetensors.index.json", {}).get("weight_map", {}).values())
-    missing = sorted(name for name in shards if not (folder / name).exists())
+        raise _refused(folder / "config.json", must, "wants to run its own model_file, which is never done")
+    optional = {name: _object(folder / name, must) for name in _OPTIONAL if (folder / name).exists()}
+    shards = optional.get("model.safetensors.index.json", {}).get("weight_map", {})
+    listed = set(map(str, shards.values())) if isinstance(shards, dict) else set()
+    missing = sorted(name for name in listed if not (folder / name).exists())
     if missing or not any(folder.glob(_WEIGHTS)):
-        raise _refused(folder, role, f"lacks its weights {', '.join(missing) or _WEIGHTS}")
+        raise _refused(folder, must, f"lacks its weights {', '.join(missing) or _WEIGHTS}")
     for weights in folder.glob(_WEIGHTS):
-        _check_complete(weights, role)
+        _check_complete(weights, must)
     if not any((folder / name).exists() for name in _TOKENIZER):
-        raise _refused(folder, role, "lacks a tokenizer (tokenizer.json)")
+        raise _refused(folder, must, "lacks a tokenizer (tokenizer.json)")
+
+
+def check_adapter(folder: Path, role: str) -> dict[str, Any]:
+    """Look through an adapter's folder without reading its weights; returns its configuration.
+
+    Raises:
+        ValueError: it is no folder, or a file is missing, broken or cut short.
+    """
+    must = f"{role}.adapter_path must be a folder with an adapter of mlx-lm"
+    settings, weights = (folder / name for name in _ADAPTER)
+    config = _object(settings, must)
+    if not weights.exists():
+        raise _refused(folder, must, f"lacks {weights.name}")
+    _check_complete(weights, must)
+    return config
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -60,9 +93,14 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: _sha256(path) for path in sorted(files) if path.exists()}
 
 
+def adapter_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of an adapter's files, by name."""
+    return {name: _sha256(folder / name) for name in _ADAPTER}
+
+
 @contextmanager
-def one_sentence(path: str, role: str) -> Iterator[None]:
-    """Turn whatever reading a foreign folder raises into one sentence that names the field.
+def one_sentence(words: str) -> Iterator[None]:
+    """Turn whatever reading a foreign folder raises into one sentence that begins with `words`.
 
     Raises:
         ValueError: in place of any other exception.
@@ -70,31 +108,32 @@ def one_sentence(path: str, role: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise ValueError(f"{role}.path {path!r} cannot be loaded: {reason}") from error
+        named = str(error) if isinstance(error, ValueError | OSError | RuntimeError) else repr(error)
+        reason = " ".join(named.partition(_SIGNATURES)[0].split())[:300] or type(error).__name__
+        raise ValueError(f"{words}: {reason}") from error
 
 
-def _object(path: Path, role: str) -> dict[str, Any]:
+def _object(path: Path, must: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise _refused(path.parent, role, f"lacks {path.name}") from error
+        raise _refused(path.parent, must, f"lacks {path.name}") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise _refused(path, role, f"is no readable JSON ({error})") from error
+        raise _refused(path, must, f"is no readable JSON ({error})") from error
     if not isinstance(content, dict):
-        raise _refused(path, role, "is no JSON object")
+        raise _refused(path, must, "is no JSON object")
     return content
 
 
-def _check_complete(weights: Path, role: str) -> None:
+def _check_complete(weights: Path, must: str) -> None:
     try:
         mx.load(str(weights))  # reads the header and compares its offsets with the size of the file
     except RuntimeError as error:
-        raise _refused(weights, role, f"is no complete safetensors file ({error})") from error
+        raise _refused(weights, must, f"is no complete safetensors file ({error})") from error
 
 
-def _refused(path: Path, role: str, reason: str) -> ValueError:
-    return ValueError(f"{role}.path must be a checkpoint in mlx-lm's layout, but {path} {reason}")
+def _refused(path: Path, must: str, reason: str) -> ValueError:
+    return ValueError(f"{must}, but {path} {reason}")
 
 
 def _sha256(path: Path) -> str:

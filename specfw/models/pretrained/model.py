@@ -1,20 +1,53 @@
-"""A checkpoint loaded by mlx-lm, as a language model."""
+"""A checkpoint opened by mlx-lm, as a language model; its weights are read when all has been checked."""
 
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
-from specfw.models.base import Cache, LanguageModel
-from specfw.models.pretrained.caches import LayerCaches, rewindable_caches, window_cost
-from specfw.models.pretrained.folder import digests, one_sentence
+from specfw.models.base import Cache, Footprint, LanguageModel
+from specfw.models.pretrained.adapter import adapted
+from specfw.models.pretrained.caches import STEP, LayerCaches, Quantised, rewindable_caches, token_bytes, windowed
+from specfw.models.pretrained.folder import Found, adapter_digests, digests, one_sentence
 from specfw.models.pretrained.precision import convert, formats
 from specfw.models.pretrained.tokens import PretrainedTokenizer
 from specfw.models.tokenizer import Tokenizer
+from specfw.models.vocabulary import summary
 
 import mlx.core as mx
-from mlx.nn.layers.base import Module
+from mlx.utils import tree_flatten
 from mlx_lm.utils import load_model, load_tokenizer
 
+_HEADS = ("n_heads", "num_heads", "num_attention_heads")  # as layers of mlx-lm call their number
 _TRUST_NOTHING = {"trust_remote_code": False, "local_files_only": True}
+
+
+class Origin(NamedTuple):
+    """Where a checkpoint comes from and how it is to be run.
+
+    Attributes:
+        role: `target` or `drafter`.
+        path: as configured.
+        found: where it lies.
+        adapter: folder of its adapter.
+        dtype: as configured.
+        quantised: the format of keys and values, None for the format it computes in.
+    """
+
+    role: str
+    path: str
+    found: Found
+    adapter: Path | None
+    dtype: str
+    quantised: Quantised | None
+
+    @property
+    def unreadable(self) -> str:
+        """How a refusal of the files begins."""
+        return f"{self.role}.path {self.path!r} cannot be loaded"
+
+    @property
+    def unquantisable(self) -> str:
+        """How a refusal of its quantised cache begins."""
+        return f"{self.role}.kv_bits must be null, or {self.role}.kv_group_size another, for {self.path!r}"
 
 
 @final
@@ -22,40 +55,33 @@ class Pretrained(LanguageModel):
     """A model and tokenizer of mlx-lm.
 
     Args:
-        path: as configured.
-        folder: where it lies.
-        module: the model, in its number format.
+        origin: where it comes from.
+        module: the model of mlx-lm, in its number format; its weights may be unread.
         tokenizer: its tokenizer.
         eos_ids: its end-of-sequence ids.
-        role: `target` or `drafter`.
-        notes: what loading changed.
+        notes: what opening changed.
     """
 
     batched = False
 
     def __init__(
-        self,
-        *,
-        path: str,
-        folder: Path,
-        module: Module,
-        tokenizer: Tokenizer,
-        eos_ids: frozenset[int],
-        role: str,
-        notes: tuple[str, ...],
+        self, origin: Origin, module: Any, tokenizer: Tokenizer, eos_ids: frozenset[int], notes: tuple[str, ...]
     ) -> None:
-        self.name = f"{role} ({path})"
+        self.name = f"{origin.role} ({origin.path})"
         self.tokenizer = tokenizer
         self.eos_ids = eos_ids
-        self._path, self._folder, self._module, self._role = path, folder, module, role
+        self._origin, self._module = origin, module
         probe = self.new_cache(1)
-        self.vocab_size = self.forward(mx.zeros((1, 1), dtype=mx.int32), probe).shape[-1]  # never evaluated
+        logits = self.forward(mx.zeros((1, 1), dtype=mx.int32), probe)  # never evaluated: shapes are all it is for
+        self.vocab_size = logits.shape[-1]
+        self._token_bytes = token_bytes(probe.leaves())
         self.notes = (*notes, *self._window_note(probe))
 
     def new_cache(self, batch_size: int) -> LayerCaches:
+        role = self._origin.role
         if batch_size != 1:
-            raise ValueError(f"{self._role} must decode one sequence at a time, got a batch of {batch_size}")
-        return LayerCaches(rewindable_caches(self._module, self._role))
+            raise ValueError(f"{role} must decode one sequence at a time, got a batch of {batch_size}")
+        return LayerCaches(rewindable_caches(self._module, role, self._origin.quantised))
 
     def forward(self, tokens: mx.array, cache: Cache) -> mx.array:
         assert isinstance(cache, LayerCaches)
@@ -63,36 +89,59 @@ class Pretrained(LanguageModel):
         return logits
 
     def fingerprint(self) -> dict[str, Any]:
-        return {"path": self._path, "computed_in": formats(self._module), "sha256": digests(self._folder)}
+        path, found, adapter = self._origin.path, self._origin.found, self._origin.adapter
+        identity = {"sha256": digests(found.folder)} if found.commit is None else {"commit": found.commit}
+        told = {"path": path, **identity, "computed_in": formats(self._module)}
+        if adapter is not None:
+            told["adapter"] = {"path": str(adapter), "sha256": adapter_digests(adapter)}
+        if self._origin.quantised is not None:
+            told["keys_and_values"] = self._origin.quantised._asdict()
+        return {**told, "tokenizer": summary(self.tokenizer, self.eos_ids)}
+
+    def footprint(self, tokens: int, chunk: int) -> Footprint:
+        weights = sum(array.nbytes for array in self._weights())
+        held = -(-tokens // STEP) * STEP
+        return Footprint(weights, held * self._token_bytes, self._scores_bytes(held, min(chunk, tokens)))
+
+    def read(self) -> None:
+        with one_sentence(self._origin.unreadable):
+            for array in self._weights():  # one by one: together the files' numbers would stand beside the converted
+                mx.eval(array)
+
+    def _weights(self) -> list[mx.array]:
+        parameters: Any = tree_flatten(self._module.parameters())
+        return list({id(array): array for _, array in parameters}.values())
+
+    def _scores_bytes(self, tokens: int, chunk: int) -> int:
+        """The attention scores of a chunk, which a CPU keeps for all heads of a layer at once."""
+        if mx.default_device().type == mx.DeviceType.gpu and self._origin.quantised is None:
+            return 0
+        layers = self._module.modules()
+        heads: int = max((getattr(layer, name, 0) for layer in layers for name in _HEADS), default=0)
+        size: int = max(getattr(mx, name).size for name in formats(self._module))
+        return heads * chunk * tokens * size
 
     def _window_note(self, probe: LayerCaches) -> tuple[str, ...]:
-        layers, size = window_cost(probe)
+        layers = windowed(probe)
         note = (
-            f"{self._role}: {layers} sliding-window layers keep the whole context, so that they can be rewound, "
-            f"at {size} bytes a token"
+            f"{self._origin.role}: {len(layers)} sliding-window layers keep the whole context, so that they can be "
+            f"rewound, at {token_bytes(iter(layers))} bytes a token"
         )
         return (note,) if layers else ()
 
 
-def load(path: str, folder: Path, dtype: str, role: str) -> Pretrained:
-    """Load a checkpoint; its caches are looked at before its weights are read.
+def load(origin: Origin) -> Pretrained:
+    """Open a checkpoint; its caches are looked at before its weights are read.
 
     Raises:
         ValueError: it cannot be read, or its caches cannot rewind; the sentence names `<role>.<field>`.
     """
-    with one_sentence(path, role):
+    role, folder = origin.role, origin.found.folder
+    with one_sentence(origin.unreadable):
         module, config = load_model(folder, lazy=True, trust_remote_code=False)
         wrapper = load_tokenizer(folder, dict(_TRUST_NOTHING), eos_token_ids=config.get("eos_token_id"))  # type: ignore[no-untyped-call]
     rewindable_caches(module, role)
-    note = convert(module, dtype, role)
-    with one_sentence(path, role):
-        mx.eval(module.parameters())
-        return Pretrained(
-            path=path,
-            folder=folder,
-            module=module,
-            tokenizer=PretrainedTokenizer(wrapper),
-            eos_ids=frozenset(wrapper.eos_token_ids),
-            role=role,
-            notes=(note,) if note else (),
-        )
+    notes = [adapted(module, origin.adapter, role)] if origin.adapter is not None else []
+    notes += [note for note in (convert(module, origin.dtype, role),) if note]
+    with one_sentence(origin.unreadable if origin.quantised is None else origin.unquantisable):
+        return Pretrained(origin, module, PretrainedTokenizer(wrapper), frozenset(wrapper.eos_token_ids), tuple(notes))

@@ -18,15 +18,15 @@ def convert(module: Any, dtype: str, role: str) -> str | None:
 
     Args:
         module: changed in place.
-        dtype: one of FORMATS, or `auto`: as stored on a GPU; float32 on a CPU, where products of quantised and
-            half-precision numbers are slow.
+        dtype: one of FORMATS; `stored`, which changes nothing; or `auto`: as stored on a GPU, float32 on a CPU,
+            where products of quantised and half-precision numbers are slow.
         role: for messages.
 
     Raises:
         ValueError: a kind of quantised layer that cannot be turned into numbers.
     """
     stored = _formats(module)
-    if dtype == "auto" and mx.default_device().type == mx.DeviceType.gpu:
+    if dtype == "stored" or (dtype == "auto" and mx.default_device().type == mx.DeviceType.gpu):
         return None
     wanted = "float32" if dtype == "auto" else dtype
     quantised = [layer for layer in module.modules() if "scales" in layer]
@@ -56,4 +56,4 @@ def _refuse_unknown(quantised: list[Any], role: str) -> None:
     for layer in quantised:
         if type(layer) not in _DEQUANTISED or layer.get("global_scale") is not None:
             name = type(layer).__name__
-            raise ValueError(f"{role}.dtype must be auto on a GPU for {name} layers: they cannot be dequantised")
+            raise ValueError(f"{role}.dtype must be stored for {name} layers: they cannot be dequantised")
