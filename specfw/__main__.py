@@ -5,10 +5,12 @@ traceback; 130 interrupted.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from typing import Any
 
 from specfw import backend
@@ -35,12 +37,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     given = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _status(given, own_process=False)
+    _prepare_process()
+    code = _status(given, own_process=True)
+    # what is left is tearing down: a late signal must not change what the status says
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    return code
+
+
+def _prepare_process() -> None:
+    """Streams that can be written to whatever the shell closed or which locale it has; no empty variable."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 # open as long as the process
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if os.environ.get("SPECFW_OUTPUTS") == "":
+        del os.environ["SPECFW_OUTPUTS"]
+
+
+def _status(given: list[str], *, own_process: bool) -> int:
     if given == ["--version"]:
         sys.stdout.write(f"specfw {_version()}\n")
         return 0
     try:
         with interruptible():
-            _command(given, own_process=argv is None)
+            _command(given, own_process=own_process)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
     except BaseException as error:  # noqa: BLE001 # the last place that can say what went wrong

@@ -9,6 +9,7 @@ from specfw.acceptance.base import AcceptanceRule
 from specfw.counting import Tally, outcomes
 from specfw.diagnostics.base import Observer, Setting
 from specfw.diagnostics.tokens import TokenRows
+from specfw.errors import FailedCheckError
 from specfw.generation import Decoder, Generation
 from specfw.models.base import Progress
 from specfw.models.memory import Estimate, estimate, wired
@@ -75,7 +76,7 @@ def run(
         raise
     except Exception as error:
         record.warn("run_failed", error=str(error))
-        under_way.close({**facts, "error": str(error)})
+        under_way.close({**facts, "error": str(error)}, broken=isinstance(error, FailedCheckError))
         raise
     return under_way.close(facts)
 
@@ -219,11 +220,13 @@ class _Run:
         for text in texts:
             text.flush()
 
-    def close(self, facts: Mapping[str, Any]) -> Summary:
+    def close(self, facts: Mapping[str, Any], *, broken: bool = False) -> Summary:
         """Sum up, close the record and say the line."""
         outputs = tuple(self._outputs[key] for key in sorted(self._outputs))
         facts = {**facts, "host_syncs": self._host_syncs, "prefill_s": self._prefill_s}
-        summary = summarise(self._active, self._tally, self._observers, outputs, facts, self._record.folder)
+        summary = summarise(
+            self._active, self._tally, self._observers, outputs, facts, self._record.folder, broken=broken
+        )
         for name, words in warnings(summary).items():
             self._record.warn(name, warning=words)
         self._record.event("run_finished", **summary.numbers)

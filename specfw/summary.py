@@ -68,6 +68,8 @@ def summarise(
     outputs: tuple[Output, ...],
     facts: Mapping[str, Any],
     folder: Path | None,
+    *,
+    broken: bool = False,
 ) -> Summary:
     """Counters, diagnostics and the verdict: the mean of the checks' e-values against 10^6.
 
@@ -78,12 +80,13 @@ def summarise(
         outputs: one for each sequence.
         facts: further entries of summary.json.
         folder: of the record.
+        broken: a check failed on the way, whatever the e-values say.
     """
     rule, counted = active.rule, tally.numbers()
     line = summary_line(rule, active.decided_by, counted)
     log_e = log_e_value(observers)
-    broken = "error" in facts or (log_e is not None and log_e > math.log(E_VALUE_LIMIT))
-    verdict = "failed" if broken else "unchecked" if log_e is None else "passed"
+    proven = log_e is not None and log_e > math.log(E_VALUE_LIMIT)
+    verdict = "failed" if broken or proven else "unchecked" if log_e is None else "passed"
     numbers = {
         "rule": rule.id,
         "preserves_target": rule.preserves_target,

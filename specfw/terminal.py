@@ -17,7 +17,7 @@ WORDS = {
     "drafts": "draft tokens follow q (mean transform)",
     "lengths": "accepted given the block",
     "emitted": "emitted tokens follow {law}, by id",
-    "emitted_by_ratio": "emitted tokens follow {law}, by q/p",
+    "emitted_by_ratio": "emitted tokens follow {law}, by q/p or p",
     "closed_form": "per-position acceptance",
 }
 
@@ -29,7 +29,7 @@ def prompt_bar() -> Iterator[Progress | None]:
         yield None
         return
     columns = (TextColumn("prompt, {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(file=sys.stderr, highlight=False)
+    console = Console(file=sys.stderr, highlight=False, markup=False)
     bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
     def follow(role: str, taken: int, of: int) -> None:
@@ -51,7 +51,7 @@ def prompt_bar() -> Iterator[Progress | None]:
 
 def show(summary: Summary) -> None:
     """Print the table of checks, if there was anything to check, and where the record is."""
-    console = Console(file=sys.stderr, highlight=False)
+    console = Console(file=sys.stderr, highlight=False, markup=False)
     rows = list(_rows(summary))
     if rows:
         console.print(_title(summary), soft_wrap=True)

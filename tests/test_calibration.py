@@ -2,6 +2,7 @@
 
 import math
 
+from specfw.acceptance.stochastic import Stochastic
 from specfw.diagnostics._evidence import Evidence, log_e_value
 from specfw.diagnostics.base import Setting
 from specfw.diagnostics.calibration import Calibration
@@ -9,6 +10,7 @@ from specfw.distribution import Dense
 from specfw.drafting.model import ModelDrafting
 from specfw.summary import log_e_value as verdict_of
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from kit import chain, decoder, iid, markov, rule, start
@@ -61,6 +63,27 @@ def test_resampling_has_a_perfect_acceptance_and_is_seen_by_what_is_emitted():
     found = failing(calibrated(iid(P), iid(Q), ResampleFromTarget()))
     assert "emitted_by_ratio" in found
     assert not found & {"drafts", "lengths", "closed_form"}
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_argmax_text_at_a_temperature_is_seen_where_nothing_is_drafted_too(k):
+    """B41: by id, the argmax of many rows lies near the middle; by falling p it never does."""
+
+    class Lying(type(rule("argmax_against_argmax"))):
+        preserves_target = True
+
+    rows = np.random.default_rng(7).dirichlet(np.ones(24), size=24)
+    observer = calibrated(markov(rows), markov(rows[::-1]), Lying(), k=k, samples=4, length=64)
+    assert "emitted_by_ratio" in failing(observer)
+
+
+def test_a_bonus_token_from_the_row_before_is_seen():
+    class Early(Stochastic):
+        def bonus(self, block, n):
+            return block.target.row(mx.maximum(n - 1, 0))
+
+    observer = calibrated(markov(MARKOV_P), markov(MARKOV_P), Early(), k=2, samples=64)
+    assert failing(observer) & {"emitted", "emitted_by_ratio"}
 
 
 def test_a_lossy_rule_is_held_to_its_own_law():

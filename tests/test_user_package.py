@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(registry, "_components", {group: dict(known) for group, known in registry._components.items()})
+    monkeypatch.setattr(registry, "_plugins", {})
     monkeypatch.setenv("SPECFW_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
@@ -56,6 +57,11 @@ def install(folder, value=None):
 
 def records(folder):
     return sorted((folder / "outputs").glob("2*/*"))
+
+
+def event(record, name):
+    events = map(json.loads, (record / "events.jsonl").read_text().splitlines())
+    return next(event for event in events if event["event"] == name)
 
 
 def said(capsys, *words, status=0):
@@ -87,14 +93,14 @@ def test_an_installed_package_runs_without_being_named(folder, capsys):
     (record,) = records(folder)
     summary = json.loads((record / "summary.json").read_text())
     assert (summary["rule"], summary["preserves_target"], summary["verdict"]) == ("damped", True, "passed")
-    events = [json.loads(line) for line in (record / "events.jsonl").read_text().splitlines()]
-    assert next(event for event in events if event["event"] == "rule_active")["rule"] == "damped"
+    assert event(record, "rule_active")["rule"] == "damped"
     assert "damped" in said(capsys, "--help").out
 
 
 def test_a_named_package_runs_alike(folder, capsys):
-    """The same words, the same record: how a rule was found is no part of what it does."""
+    """The same words, the same digest: how a rule was found is no part of what it does. The record says it."""
     named = said(capsys, "plugins=[my_rules]", *RUN).out
+    assert event(records(folder)[0], "run_started")["plugins"] == ["my_rules"]
     install(folder)
     assert said(capsys, "plugins=[my_rules]", *RUN).out == named
     forget()

@@ -181,6 +181,12 @@ def test_another_request_in_a_runs_folder_is_refused(ready, trained):
         runs.execute(replace(RUN, recipe=replace(RECIPE, steps=9)), ready, trained)
 
 
+@pytest.mark.parametrize(("field", "value"), [("rows", 3), ("length", 0), ("seed", -1), ("text_share", 1.5)])
+def test_a_value_out_of_range_is_named(field, value):
+    with pytest.raises(ValueError, match=f"{field} must be .*, got {value}"):
+        replace(RUN, **{field: value})
+
+
 @pytest.fixture
 def exported(ready, trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sizes.SIZES, "target", SIZE)

@@ -11,6 +11,7 @@ from typing import NoReturn
 from specfw.config.sentences import REFUSALS, sentence
 from specfw.errors import FailedCheckError
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FAILED_CHECK, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 70, 130
 
 
@@ -60,16 +61,19 @@ def described(error: BaseException, lines: tuple[str, ...] = ()) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make SIGTERM, which schedulers send, mean what Ctrl-C means."""
+    """Make SIGTERM, which schedulers send, mean what Ctrl-C means; a second signal does not cut the record short."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = [signal.signal(number, interrupt) for number in SIGNALS]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)

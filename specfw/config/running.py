@@ -28,7 +28,7 @@ def run(config: Mapping[str, Any], acceptance: str | None) -> Outcome:
     holds = checked(config)
     require_bound(holds.config["backend"])
     now = datetime.now()  # noqa: DTZ005 # folders bear the user's own time, as those Hydra names do
-    folder = Path(os.environ.get(OUTPUTS_VARIABLE, "outputs"), f"{now:%Y-%m-%d}", f"{now:%H-%M-%S-%f}")
+    folder = Path(os.environ.get(OUTPUTS_VARIABLE) or "outputs", f"{now:%Y-%m-%d}", f"{now:%H-%M-%S-%f}")
     folder.mkdir(parents=True)
     return _start(holds, folder.absolute(), acceptance)
 

@@ -5,8 +5,8 @@ blind (drawing from the target instead of the residual has a perfect acceptance)
 
     drafts       mid-distribution transform of every draft token under its q row, by falling q
     lengths      accepted tokens against survival, given the block
-    emitted      the same transform of every emitted token under its target row, by id and by q / p; for a lossy
-                 rule the next token under its own row
+    emitted      the same transform of every emitted token under its target row, by id and by q / p (by falling p
+                 where nothing was drafted); for a lossy rule the next token under its own row
     closed_form  accepted tokens against the rule's closed form, given the context
 """
 
@@ -60,12 +60,8 @@ class _Calibration(Observer):
         if not self._setting.rule.preserves_target:
             # the drafts that stand follow no row of the target; only the last token's law is known
             kept &= np.arange(by_id.shape[1]) == outcome.raw_accepted[:, None]
-        # without rows of a drafter there is one order only
-        orders = {"emitted": by_id, "emitted_by_ratio": by_ratio}
-        if not self._setting.reports_distribution and self._setting.rule.preserves_target:
-            del orders["emitted_by_ratio"]
-        for name, transform in orders.items():
-            evidence = self._evidence[name]
+        checks = self._evidence["emitted"], self._evidence["emitted_by_ratio"]
+        for evidence, transform in zip(checks, (by_id, by_ratio), strict=True):
             evidence.require(p > 0, kept)
             evidence.add(transform, np.full_like(transform, 0.5), (1 - cubes) / 12, kept)
 
@@ -131,24 +127,23 @@ def _emitted(graph: Round, setting: Setting) -> tuple[mx.array, ...]:
         own = (row.at(token), row.transform(token), row.transform(token, -row.probs), row.cube_sum())
         return tuple(mx.broadcast_to(value[:, None], graph.emitted.shape) for value in own)
     p, tokens = block.target, graph.emitted
-    by_id = p.transform(tokens)
-    by_ratio = by_id if block.draft is None else p.transform(tokens, _ratio_order(block, setting))
-    return p.at(tokens), by_id, by_ratio, p.cube_sum()
+    return p.at(tokens), p.transform(tokens), p.transform(tokens, _ratio_order(block, setting)), p.cube_sum()
 
 
 def _ratio_order(block: Block, setting: Setting) -> mx.array:
-    """[B, K+1, S] q / p where something was drafted, 0 (ties, so by id) elsewhere.
+    """[B, K+1, S] q / p where something was drafted; elsewhere by falling p, which sees a sharpened row.
 
     Under a rule that looks past a rejection, which later row meets a token depends on tokens not yet emitted,
-    so only the first place may be ordered by it.
+    so only the first place may be ordered by q / p.
     """
-    count = block.tokens.shape[1]
-    assert block.draft is not None
+    falling, count = -block.target.probs, block.tokens.shape[1]
+    if block.draft is None or not count:
+        return falling
     p: Categorical = block.target.head(count)
     ratio = mx.where(p.probs > 0, block.draft.aligned(p) / p.probs, 0)
     limit = block.lengths if setting.rule.stops_at_rejection else mx.minimum(block.lengths, 1)
-    ratio = mx.where((mx.arange(count) < limit[:, None])[..., None], ratio, 0)
-    return mx.pad(ratio, [(0, 0), (0, 1), (0, 0)])
+    drafted = (mx.arange(count) < limit[:, None])[..., None]
+    return mx.concatenate([mx.where(drafted, ratio, falling[:, :-1]), falling[:, -1:]], axis=1)
 
 
 def _drafted(block: Block, setting: Setting) -> tuple[mx.array, ...]:

@@ -97,7 +97,7 @@ class ToyModel(LanguageModel):
         self.name = name
         self.vocab_size = rows.shape[1]
         self.eos_ids = frozenset() if eos_id is None else frozenset({eos_id})
-        self.tokenizer = IdTokenizer()
+        self.tokenizer = IdTokenizer(eos_id)
         self._rows, self._place = rows, place
         self._context, self._start = context, start
         with np.errstate(divide="ignore"):

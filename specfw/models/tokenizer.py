@@ -102,7 +102,10 @@ class IdTokenizer(Tokenizer):
     """The text of a toy model: ids separated by spaces."""
 
     bos_id = None
-    eos_id = None
+
+    def __init__(self, eos_id: int | None = None) -> None:
+        """A toy ends a sequence with `eos_id`, if it ends any."""
+        self.eos_id = eos_id
 
     def encode(self, text: str) -> list[int]:
         words = text.split()

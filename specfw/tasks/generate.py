@@ -1,5 +1,6 @@
 """Generate: decode the prompts, stream the text, keep the record. The main job, and the default."""
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import final
@@ -32,5 +33,10 @@ class Generate(Task):
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader has left: an interrupt, whose record is complete, and nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise KeyboardInterrupt from None

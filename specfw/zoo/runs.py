@@ -7,6 +7,7 @@ from typing import Any, final
 
 from specfw.backend import bound
 from specfw.files import write_whole
+from specfw.registry import require
 from specfw.zoo import checkpoints, heldout, objective, sizes, training
 from specfw.zoo.batches import Batches
 from specfw.zoo.prepared import Prepared
@@ -37,6 +38,13 @@ class Run:
     length: int
     target: Path | None = None
     text_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        streams = self.recipe.streams
+        require("rows", self.rows > 0 and self.rows % streams == 0, f"a positive multiple of {streams}", self.rows)
+        require("length", self.length >= 1, "1 or more", self.length)
+        require("seed", 0 <= self.seed < 2**64, "in [0, 2^64)", self.seed)
+        require("text_share", 0 <= self.text_share <= 1, "in [0, 1]", self.text_share)
 
     @property
     def tokens(self) -> int:

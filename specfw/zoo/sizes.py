@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "target": Size(hidden=256, layers=4, heads=4, feed_forward=640),
-    "drafter": Size(hidden=64, layers=1, heads=2, feed_forward=192),
+    "drafter": Size(hidden=128, layers=1, heads=2, feed_forward=256),
 }
 
 
