@@ -160,8 +160,9 @@ def reader(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield Reader(tmp_path, monkeypatch, capsys)
-    for path in tmp_path.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+    theirs = {path.stem for path in tmp_path.iterdir()}
+    for module in [name for name in sys.modules if name.partition(".")[0] in theirs]:
+        del sys.modules[module]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

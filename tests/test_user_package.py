@@ -27,6 +27,7 @@ RUN = ["pair=toy_a", "acceptance=damped", "max_tokens=40", "seed=3"]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The files of the page in a folder of their own, and what importing them does undone afterwards."""
+    forget()
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
