@@ -65,7 +65,8 @@ def run(
     needed = _read(models, encoded, config)
     record = Record(folder, debug=config["log_level"] == "debug", quiet=quiet)
     digest = open_record(record, config, unresolved or config, planned, models, encoded)
-    record.event("memory_estimated", **needed.record())
+    if needed.peak_bytes:
+        record.event("memory_estimated", **needed.record())
     under_way = _Run(config, planned, models, record, write, progress or record.progress)
     facts = {"digest": digest, "seed": config["seed"], "interrupted": False}
     try:

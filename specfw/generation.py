@@ -125,8 +125,8 @@ class Generation:
         for owed, (role, chunks) in enumerate(fed.items(), start=1):
             for taken in chunks:
                 self.host_syncs += 1
+                self.prefill_s = time.perf_counter() - began  # an interrupted prompt has taken its time too
                 self.progress(role, taken, prompts.shape[1] - owed)
-        self.prefill_s = time.perf_counter() - began
 
     def _round(self, number: int) -> Outcome:
         began = time.perf_counter()

@@ -24,7 +24,7 @@ EVENTS, TOKENS, SUMMARY, CONFIG = "events.jsonl", "tokens.jsonl", "summary.json"
 _SHORT = 100
 _EVERY_S = 10.0
 # on a terminal these would stand in the middle of the text, and the table at the end says more
-_ONLY_IN_THE_FILE = ("first_outcome", "run_finished")
+_ONLY_IN_THE_FILE = ("memory_estimated", "first_outcome", "run_finished")
 _QUIET_DECISIONS = ("configuration", "auto")
 
 

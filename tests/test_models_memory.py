@@ -39,8 +39,9 @@ def test_weights_and_caches_are_known_before_they_are_read(path, dtype, size):
     taken = model.footprint(tokens=1000, chunk=100)
     assert taken.weights_bytes == PARAMETERS * size
     assert taken.cache_bytes == 1024 * 2 * 2 * 2 * 32 * size  # in steps of 256: layers, keys and values, heads, size
-    assert taken.work_bytes == 2 * 100 * 1024 * size
-    assert model.footprint(tokens=50, chunk=100).work_bytes == 2 * 50 * 256 * size
+    layer = 2 * 2 * 32  # numbers in keys and values
+    assert taken.work_bytes == 1024 * (2 * 100 + layer) * size  # two heads
+    assert model.footprint(tokens=50, chunk=100).work_bytes == 256 * (2 * 50 + layer) * size
 
 
 def test_quantised_weights_are_counted_as_they_compute(tmp_path):
@@ -88,8 +89,8 @@ def test_what_cannot_fit_is_refused_with_the_numbers_before_weights_are_read(pat
     monkeypatch.setattr(memory, "available", lambda: 10**6)
     monkeypatch.setattr(Pretrained, "read", lambda _: pytest.fail("weights were read"))
     sentence = (
-        r"^target and drafter must fit into 0.001 GB of memory, but need 0.0031 GB for a sequence of 7 tokens "
-        r"\(target: weights 0.00128 GB, cache 0.000262 GB, work 1.43e-05 GB; drafter: .*\): choose smaller models"
+        r"^target and drafter must fit into 0.001 GB of memory, but need 0.00323 GB for a sequence of 7 tokens "
+        r"\(target: weights 0.00128 GB, cache 0.000262 GB, work 0.000145 GB; drafter: .*\): choose smaller models"
     )
     folder = tmp_path / "run"
     folder.mkdir()
@@ -115,7 +116,9 @@ def test_the_estimate_is_in_the_record(path, tmp_path):
     assert said["available_bytes"] > said["peak_bytes"]
 
 
-def test_toys_take_nothing():
+def test_toys_take_nothing_and_nothing_is_said(tmp_path):
+    run(config(*({"name": "iid", "probs": [0.5, 0.5]} for _ in range(2))), folder=tmp_path, quiet=True)
+    assert "memory_estimated" not in (tmp_path / "events.jsonl").read_text()
     assert estimate({"target": iid([0.5, 0.5])}, 10**9, 512).peak_bytes == 0
 
 

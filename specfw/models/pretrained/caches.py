@@ -143,9 +143,9 @@ def _arrays(leaf: Any) -> list[mx.array]:
     return [array for _, array in held]
 
 
-def token_bytes(leaves: Iterator[Any]) -> int:
-    """Bytes that a token costs in caches that hold at least one."""
-    return sum(array.nbytes // array.shape[-2] for leaf in leaves for array in _arrays(leaf))
+def token_bytes(leaf: Any) -> int:
+    """Bytes that a token costs in a layer's cache that holds at least one."""
+    return sum(array.nbytes // array.shape[-2] for array in _arrays(leaf))
 
 
 def windowed(caches: LayerCaches) -> list[Any]:

@@ -74,7 +74,7 @@ class Pretrained(LanguageModel):
         probe = self.new_cache(1)
         logits = self.forward(mx.zeros((1, 1), dtype=mx.int32), probe)  # never evaluated: shapes are all it is for
         self.vocab_size = logits.shape[-1]
-        self._token_bytes = token_bytes(probe.leaves())
+        self._token_bytes = [token_bytes(leaf) for leaf in probe.leaves()]
         self.notes = (*notes, *self._window_note(probe))
 
     def new_cache(self, batch_size: int) -> LayerCaches:
@@ -101,7 +101,7 @@ class Pretrained(LanguageModel):
     def footprint(self, tokens: int, chunk: int) -> Footprint:
         weights = sum(array.nbytes for array in self._weights())
         held = -(-tokens // STEP) * STEP
-        return Footprint(weights, held * self._token_bytes, self._scores_bytes(held, min(chunk, tokens)))
+        return Footprint(weights, held * sum(self._token_bytes), self._work_bytes(held, min(chunk, tokens)))
 
     def read(self) -> None:
         with one_sentence(self._origin.unreadable):
@@ -112,20 +112,20 @@ class Pretrained(LanguageModel):
         parameters: Any = tree_flatten(self._module.parameters())
         return list({id(array): array for _, array in parameters}.values())
 
-    def _scores_bytes(self, tokens: int, chunk: int) -> int:
-        """The attention scores of a chunk, which a CPU keeps for all heads of a layer at once."""
+    def _work_bytes(self, tokens: int, chunk: int) -> int:
+        """A layer's attention on a CPU: the scores of a chunk for all heads, and a copy of its keys and values."""
         if mx.default_device().type == mx.DeviceType.gpu and self._origin.quantised is None:
             return 0
         layers = self._module.modules()
         heads: int = max((getattr(layer, name, 0) for layer in layers for name in _HEADS), default=0)
         size: int = max(getattr(mx, name).size for name in formats(self._module))
-        return heads * chunk * tokens * size
+        return tokens * (heads * chunk * size + max(self._token_bytes))
 
     def _window_note(self, probe: LayerCaches) -> tuple[str, ...]:
         layers = windowed(probe)
         note = (
             f"{self._origin.role}: {len(layers)} sliding-window layers keep the whole context, so that they can be "
-            f"rewound, at {token_bytes(iter(layers))} bytes a token"
+            f"rewound, at {sum(map(token_bytes, layers))} bytes a token"
         )
         return (note,) if layers else ()
 
