@@ -1,11 +1,10 @@
 """Presence penalty: the OpenAI option of that name."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
-from specfw.registry import register, require
-from specfw.sampling.base import LIMIT, Logits, Scene
-from specfw.sampling.history import Penalty
+from specfw.registry import register
+from specfw.sampling._additive import AdditivePenalty
 
 import mlx.core as mx
 
@@ -13,25 +12,8 @@ import mlx.core as mx
 @final
 @register("filter")
 @dataclass(frozen=True, kw_only=True)
-class Presence(Penalty):
-    """x - penalty for every id that was seen at all.
+class Presence(AdditivePenalty):
+    """x - penalty for every id that was seen at all."""
 
-    Attributes:
-        penalty: in [-1e30, 1e30]; 0 is off, negative values make repetition likelier.
-    """
-
-    strength: ClassVar[str] = "penalty"
-
-    penalty: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require("penalty", -LIMIT <= self.penalty <= LIMIT, "in [-1e30, 1e30]", self.penalty)
-
-    @property
-    def neutral(self) -> bool:
-        return self.penalty == 0
-
-    def apply(self, logits: Logits, scene: Scene) -> Logits:
-        seen = mx.minimum(self.past(logits, scene).counts(logits), 1)
-        return logits._replace(values=logits.values - self.penalty * seen)
+    def weight(self, counts: mx.array) -> mx.array:
+        return mx.minimum(counts, 1)
