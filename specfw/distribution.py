@@ -6,6 +6,7 @@ normalised: what a rule returns is drawn in proportion, and `normalised` divides
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Self, TypeAlias
 
 from specfw.summation import block_sum, blocked, first_above
@@ -15,19 +16,19 @@ import mlx.core as mx
 NORMALISATION_TOLERANCE = 1e-5
 
 
-class _Weights:
+class _Weights(ABC):
     """What both forms share; `probs` [..., S] are weights on the ids `support` [..., S]."""
 
     probs: mx.array
 
     @property
+    @abstractmethod
     def support(self) -> mx.array:
         """[..., S] or [S] int32: the ids that `probs` belong to, ascending."""
-        raise NotImplementedError
 
+    @abstractmethod
     def aligned(self, like: "Categorical") -> mx.array:
         """[..., S'] the probabilities of this row on the support of `like`."""
-        raise NotImplementedError
 
     def _with(self, probs: mx.array) -> Self:
         return self._replace(probs=probs)  # type: ignore[attr-defined,no-any-return]
@@ -80,12 +81,12 @@ class _Weights:
             before = (order < own) | ((order == own) & before)
         return block_sum(mx.where(before, self.probs, 0)) + self.at(ids) / 2
 
+    @abstractmethod
     def at(self, ids: mx.array) -> mx.array:
         """[...] the probability of `ids` [...] int32."""
-        raise NotImplementedError
 
-    def _index(self, ids: mx.array) -> mx.array:
-        raise NotImplementedError
+    @abstractmethod
+    def _index(self, ids: mx.array) -> mx.array: ...
 
     def draw(self, uniforms: mx.array) -> mx.array:
         """[...] int32: draw in proportion to the weights by a two-level cumulative sum.
@@ -123,8 +124,8 @@ class _Weights:
         """The row that puts everything on the most probable id, in this row's own form."""
         return self._with((self.support == self.argmax()[..., None]).astype(self.probs.dtype))
 
-    def _ids(self, entry: mx.array) -> mx.array:
-        raise NotImplementedError
+    @abstractmethod
+    def _ids(self, entry: mx.array) -> mx.array: ...
 
 
 class _DenseFields(NamedTuple):
