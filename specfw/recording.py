@@ -25,6 +25,11 @@ _SHORT = 100
 _EVERY_S = 10.0
 # on a terminal these would stand in the middle of the text, and the table at the end says more
 _ONLY_IN_THE_FILE = ("memory_estimated", "first_outcome", "run_finished")
+_HEAD = ("timestamp", "level", "event")
+_BRIEFLY = {
+    "run_started": ("seed", "device", "blas", "threads"),
+    "rule_active": ("rule", "preserves_target", "decided_by"),
+}
 _QUIET_DECISIONS = ("configuration", "auto")
 
 
@@ -161,11 +166,12 @@ def _brief(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutable
     """What a reader of stderr wants before the text begins: words and numbers, no trees."""
     if method == "debug" or event["event"] in _ONLY_IN_THE_FILE:
         raise structlog.DropEvent
-    return {key: value for key, value in event.items() if isinstance(value, int | float) or _is_short(value)}
+    shown = _BRIEFLY.get(event["event"], event)
+    return {key: event[key] for key in (*_HEAD, *shown) if key in event and _is_short(event[key])}
 
 
 def _is_short(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _SHORT
+    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _SHORT)
 
 
 def _drop(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+_LOG_WIDTH = 120
 WORDS = {
     "drafts": "draft tokens follow q (mean transform)",
     "lengths": "accepted given the block",
@@ -51,10 +52,12 @@ def prompt_bar() -> Iterator[Progress | None]:
 
 def show(summary: Summary) -> None:
     """Print the table of checks, if there was anything to check, and where the record is."""
-    console = Console(file=sys.stderr, highlight=False, markup=False)
+    # a log file has no width of its own: wide enough that no row breaks
+    width = None if sys.stderr.isatty() else _LOG_WIDTH
+    console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
     rows = list(_rows(summary))
+    console.print(_title(summary), soft_wrap=True)
     if rows:
-        console.print(_title(summary), soft_wrap=True)
         console.print(_table(rows))
     for sentence in _over_prompts(summary):
         console.print(sentence, soft_wrap=True)
@@ -63,7 +66,7 @@ def show(summary: Summary) -> None:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
     for name in ("check", "measured", "law", "n", "z", "log10 e"):
         table.add_column(name, justify="left" if name == "check" else "right")
     for row in rows:
@@ -84,6 +87,8 @@ def _over_prompts(summary: Summary) -> Iterator[str]:
 
 def _title(summary: Summary) -> str:
     evidence = summary.numbers["log10_e_value"]
+    if evidence is None:
+        return f"{summary.rule}: {summary.verdict}"
     return f"{summary.rule}: {summary.verdict} (log10 e-value {_number(evidence, 2)}, a run fails above 6)"
 
 

@@ -20,14 +20,18 @@ class Generate(Task):
 
     def run(self, job: Job) -> Summary:
         with prompt_bar() as progress:
-            summary = run(
-                job.config,
-                unresolved=job.unresolved,
-                folder=job.folder,
-                acceptance=job.acceptance,
-                write=_say,
-                progress=progress,
-            )
+            try:
+                summary = run(
+                    job.config,
+                    unresolved=job.unresolved,
+                    folder=job.folder,
+                    acceptance=job.acceptance,
+                    write=_say,
+                    progress=progress,
+                )
+            except KeyboardInterrupt:
+                sys.stderr.write(f"record: {job.folder}\n")
+                raise
         show(summary)
         return summary
 
