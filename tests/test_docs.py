@@ -41,13 +41,8 @@ NOT_RUN = {
 """Installing, and the tests themselves. Anything else that is no command of ours fails."""
 
 SWEEP = "python -m specfw experiment=temperature_table"
-SEEDS = ",".join(map(str, range(5, 15)))
-MORE = (
-    f"python -m specfw -m acceptance=stochastic sampler.temperature.value=1.0 max_tokens=400 num_samples=4 seed={SEEDS}"
-)
 SHORTER = {
     SWEEP: f"{SWEEP} pair=iid max_tokens=20 seed=0,1 sampler.temperature.value=1.0",
-    MORE: f"{MORE} pair=iid max_tokens=20 seed=5",
 }
 """Sweeps of minutes, on a toy pair; the last word on a key counts."""
 
