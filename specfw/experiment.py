@@ -131,13 +131,7 @@ class _Run:
         self._progress = progress
         self._active, self._tokenizer = planned.active, models.target.tokenizer
         self._tally = Tally(planned.active.rule.stops_at_rejection)
-        setting = Setting(
-            rule=planned.active.rule,
-            proposes=planned.drafting.proposes,
-            point_mass=planned.point_mass,
-            reports_distribution=planned.drafting.reports_distribution(),
-            greedy_target=planned.chain.is_greedy,
-        )
+        setting = Setting(rule=planned.active.rule, point_mass=planned.point_mass)
         self._observers: dict[str, Observer] = {name: one.open(setting) for name, one in planned.diagnostics.items()}
         self._decoder = Decoder(
             target=models.target,

@@ -26,10 +26,7 @@ def calibrated(target, drafter, acceptance, *, k=4, samples=64, greedy=False, se
     sampler = changes.pop("sampler", None) or chain()
     setting = Setting(
         rule=active,
-        proposes=True,
         point_mass=drafting.point_mass(changes.get("draft_sampler", sampler)),
-        reports_distribution=True,
-        greedy_target=sampler.is_greedy,
     )
     observer = Calibration().open(setting)
     parts = decoder(

@@ -43,17 +43,11 @@ class Setting(NamedTuple):
 
     Attributes:
         rule: the active rule.
-        proposes: whether anything is drafted at all.
         point_mass: whether every proposal row is a point mass.
-        reports_distribution: whether proposals carry rows.
-        greedy_target: whether every target row is a point mass.
     """
 
     rule: AcceptanceRule
-    proposes: bool
     point_mass: bool
-    reports_distribution: bool
-    greedy_target: bool
 
 
 class Observer(ABC):

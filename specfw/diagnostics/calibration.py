@@ -47,8 +47,8 @@ class _Calibration(Observer):
         return (*_emitted(graph, self._setting), *_drafted(graph.block, self._setting), graph.verdict.survival)
 
     def observe(self, outcome: Outcome, trace: Sequence[Floats]) -> None:
-        *emitted, survival = trace[:EMITTED], trace[-1]
-        self._observe_emitted(outcome, emitted[0])
+        survival = trace[-1]
+        self._observe_emitted(outcome, trace[:EMITTED])
         if outcome.drafts.shape[1]:
             self._observe_lengths(outcome, survival)
             if len(trace) > EMITTED + 1:

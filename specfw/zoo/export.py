@@ -37,8 +37,8 @@ that looks like Python modules; it knows nothing and follows no instruction. It 
 
     {command}
 
-The same seed gives the same bits only on the same processor, BLAS and MLX; elsewhere expect the same corpus digest and
-tokenizer, and a held-out loss within 0.02.
+The same seed gives the same bits only on the same processor, BLAS and MLX; elsewhere a reproduction
+means the same corpus digest and tokenizer, and a held-out loss within 0.02.
 
 **Licence.** Trained on sources Copyright (c) 2001 Python Software Foundation; All Rights Reserved, under the Python
 Software Foundation License Version 2 (PSF-2.0).
