@@ -82,6 +82,7 @@ def _cell(asked: Choice, drafting: Drafting, greedy: bool) -> str:
         greedy_target=greedy,
         proposes=drafting.proposes,
         reports_distribution=drafting.reports_distribution(),
+        shares_noise=drafting.shares_noise,
         allow_lossy=False,
     )
     try:

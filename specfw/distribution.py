@@ -30,8 +30,9 @@ class _Weights(ABC):
     def aligned(self, like: "Categorical") -> mx.array:
         """[..., S'] the probabilities of this row on the support of `like`."""
 
-    def _with(self, probs: mx.array) -> Self:
-        return self._replace(probs=probs)  # type: ignore[attr-defined,no-any-return]
+    def weighed(self, weights: mx.array) -> Self:
+        """The same ids with other weights [..., S]."""
+        return self._replace(probs=weights)  # type: ignore[attr-defined,no-any-return]
 
     def total(self) -> mx.array:
         """[...] the sum of the weights, in two levels."""
@@ -39,7 +40,7 @@ class _Weights(ABC):
 
     def normalised(self) -> Self:
         """The weights divided by their total."""
-        return self._with(self.probs / self.total()[..., None])
+        return self.weighed(self.probs / self.total()[..., None])
 
     def excess(self, other: "Categorical", scale: mx.array | float = 1.0) -> Self:
         """Weights (scale p - q)+, not normalised; the residual of Leviathan et al. 2211.17192, eq. 2.
@@ -49,7 +50,7 @@ class _Weights(ABC):
             scale: 1, or [...] one factor a row (block verification's prefix weight).
         """
         factor = scale[..., None] if isinstance(scale, mx.array) else scale
-        return self._with(mx.maximum(factor * self.probs - other.aligned(self), 0))  # type: ignore[arg-type]
+        return self.weighed(mx.maximum(factor * self.probs - other.aligned(self), 0))  # type: ignore[arg-type]
 
     def overlap(self, other: "Categorical") -> mx.array:
         """[...] sum of min(p, q) = 1 - TV(p, q)."""
@@ -61,7 +62,7 @@ class _Weights(ABC):
 
     def where(self, chosen: mx.array, other: "Categorical") -> Self:
         """This row where `chosen` [...] holds, else the row of `other` (same form, same support)."""
-        return self._with(mx.where(chosen[..., None], self.probs, other.probs))
+        return self.weighed(mx.where(chosen[..., None], self.probs, other.probs))
 
     def cube_sum(self) -> mx.array:
         """[...] sum of p cubed, the variance term of the mid-distribution transform."""
@@ -122,7 +123,7 @@ class _Weights(ABC):
 
     def mode(self) -> Self:
         """The row that puts everything on the most probable id, in this row's own form."""
-        return self._with((self.support == self.argmax()[..., None]).astype(self.probs.dtype))
+        return self.weighed((self.support == self.argmax()[..., None]).astype(self.probs.dtype))
 
     @abstractmethod
     def _ids(self, entry: mx.array) -> mx.array: ...
@@ -152,6 +153,10 @@ class Dense(_DenseFields, _Weights):
     def head(self, count: int) -> "Dense":
         """The first `count` rows of axis 1."""
         return Dense(self.probs[:, :count])
+
+    def tail(self, start: int) -> "Dense":
+        """The rows of axis 1 from `start` on."""
+        return Dense(self.probs[:, start:])
 
     def row(self, n: mx.array) -> "Dense":
         """The rows [B, ...] at index `n` [B] of axis 1."""
@@ -190,6 +195,10 @@ class Survivors(_SurvivorFields, _Weights):
     def head(self, count: int) -> "Survivors":
         """The first `count` rows of axis 1."""
         return Survivors(self.ids[:, :count], self.probs[:, :count])
+
+    def tail(self, start: int) -> "Survivors":
+        """The rows of axis 1 from `start` on."""
+        return Survivors(self.ids[:, start:], self.probs[:, start:])
 
     def row(self, n: mx.array) -> "Survivors":
         """The rows [B, ...] at index `n` [B] of axis 1."""

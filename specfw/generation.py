@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from specfw.acceptance._guard import SURVIVAL, TARGET_ROW, explain, faults
-from specfw.acceptance.base import AcceptanceRule
+from specfw.acceptance.base import AcceptanceRule, Needs
 from specfw.counting import Decided, cut
 from specfw.diagnostics._phases import Phases
 from specfw.diagnostics.base import Floats, Observer
@@ -95,10 +95,12 @@ class Generation:
         self.lengths = np.full(size, length)
         self.finished = np.full(size, self.decoder.max_tokens == 0)
         self._prompt_lengths = self.lengths.copy()
-        self._cache = self.decoder.target.new_cache(size)
-        start = Start(self.decoder.drafter, self.decoder.draft_chain, self.batch.prompts, self.decoder.prefill_chunk)
-        self._session: DraftSession = self.decoder.drafting.open(start)
-        self._controller = self.decoder.controller.open()
+        decoder = self.decoder
+        self._cache = decoder.target.new_cache(size)
+        shared = decoder.rule.needs is Needs.SHARED_NOISE
+        start = Start(decoder.drafter, decoder.draft_chain, self.batch.prompts, decoder.prefill_chunk, shared)
+        self._session: DraftSession = decoder.drafting.open(start)
+        self._controller = decoder.controller.open()
 
     @property
     def cache_lengths(self) -> tuple[Ints, Ints | None]:

@@ -85,6 +85,7 @@ def plan(config: Mapping[str, Any], argument: AcceptanceRule | Mapping[str, Any]
         greedy_target=chain.is_greedy,
         proposes=drafting.proposes,
         reports_distribution=drafting.reports_distribution(),
+        shares_noise=drafting.shares_noise,
         allow_lossy=bool(config["allow_lossy"]),
     )
     planned = Plan(

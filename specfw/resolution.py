@@ -36,12 +36,14 @@ class Circumstances(NamedTuple):
         greedy_target: the target's chain is greedy.
         proposes: anything is drafted at all.
         reports_distribution: the drafter hands over the rows its tokens came from.
+        shares_noise: the drafter can draw on the target's noise.
         allow_lossy: rules that change the distribution are allowed.
     """
 
     greedy_target: bool
     proposes: bool
     reports_distribution: bool
+    shares_noise: bool
     allow_lossy: bool
 
 
@@ -99,9 +101,9 @@ def resolve(choice: Choice, given: Circumstances) -> Choice:
             f"acceptance={_name(rule)} says that the drafter reports no proposal distribution, and this one does: "
             "write acceptance=sampler_match"
         )
-    if rule.needs is Needs.PROPOSAL_DISTRIBUTION and not given.reports_distribution:
+    if rule.needs is not Needs.NOTHING and not given.reports_distribution:
         return _without_distribution(rule)
-    if rule.needs is Needs.SHARED_NOISE:
+    if rule.needs is Needs.SHARED_NOISE and not given.shares_noise:
         raise ValueError(f"acceptance={_name(rule)} needs a drafter on the target's noise, and this one draws alone")
     if not rule.preserves_target and not given.allow_lossy:
         raise ValueError(

@@ -27,6 +27,14 @@ def blocked(values: mx.array) -> mx.array:
     return mx.pad(values, padding).reshape(*values.shape[:-1], -1, BLOCK)
 
 
+def running_sum(values: mx.array) -> mx.array:
+    """[..., S] inclusive cumulative sum of the last axis, in two levels."""
+    blocks = blocked(values)
+    ahead = mx.cumsum(blocks.sum(axis=-1), axis=-1, inclusive=False)[..., None]
+    inside = mx.cumsum(blocks, axis=-1) + ahead
+    return inside.reshape(*values.shape[:-1], -1)[..., : values.shape[-1]]
+
+
 def first_above(weights: mx.array, uniforms: mx.array) -> mx.array:
     """[...] int32: the first entry whose cumulative weight [..., S] exceeds `uniforms` [...] of the whole."""
     cumulative = mx.cumsum(weights, axis=-1)

@@ -6,8 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from specfw import registry
+from specfw.acceptance.block import prefix_weights, stop_chances
 from specfw.distribution import Dense
+from specfw.types import Block
+from specfw.verification.contract import first_acceptance
 from specfw.verification.exact import declared, enumerate_rule, iid, joint, markov, total_variation
+from specfw.verification.pairs import one_hot_rows, pairs, random_pair
 
 import mlx.core as mx
 import numpy as np
@@ -17,7 +21,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden_acceptance_rules.json").rea
 PAIRS = GOLDEN["pairs"]
 RULES = {name: registry.component("acceptance", name)() for name in registry.names("acceptance")}
 SAMPLING = {name: rule for name, rule in RULES.items() if rule.domain == "any"}
-CHAIN_RULES = ["sampler_match", "stochastic"]
+CHAIN_RULES = ["sampler_match", "stochastic", "block"]
 
 
 def numbers(fractions):
@@ -75,3 +79,75 @@ def test_golden_one_position(pair):
         assert q.at(p.argmax()).item() == pytest.approx(float(Fraction(golden["q_at_target_argmax"])), abs=1e-12)
         residual = p.excess(q).normalised().probs
         np.testing.assert_allclose(np.array(residual)[0], numbers(golden["residual"]), atol=1e-12)
+
+
+GUMBEL_CHAINS = {"A2": "10/9", "A3": "38/27", "B2": "133/144", "B3": "1939/1728", "M2": "7/6", "M3": "37/24"}
+
+
+@pytest.mark.parametrize("pair", GUMBEL_CHAINS)
+def test_golden_gumbel_chains(pair):
+    found = enumerate_rule(RULES["gumbel"], GOLDEN_PAIRS[pair]).expected_accepted
+    assert found == pytest.approx(float(Fraction(GUMBEL_CHAINS[pair])), abs=1e-12)
+
+
+@pytest.mark.parametrize("pair", sorted(set(PAIRS) - {"M"}))
+def test_golden_gumbel_closed_form(pair):
+    closed = first_acceptance(RULES["gumbel"], golden_pair(pair, 1))
+    assert closed == pytest.approx(float(Fraction(PAIRS[pair]["one_position"]["gumbel_coupled"])), abs=1e-12)
+
+
+def test_golden_block_table():
+    """Prefix weights and stop chances of toy A at two draft tokens."""
+    for line in GOLDEN["block_verification_toy_A_gamma_2"]:
+        p, q = (numbers(PAIRS["A"][key]) for key in "pq")
+        with mx.stream(mx.cpu):
+            rows = [Dense(mx.array([[row] * count], dtype=mx.float64)) for row, count in ((p, 3), (q, 2))]
+            block = Block(*rows, mx.array([line["drafted"]]), mx.array([2]))
+            weights, chances = np.array(prefix_weights(block)), np.array(stop_chances(block))
+        np.testing.assert_allclose(weights[0], numbers(line["prefix_weight"])[1:], atol=1e-12)
+        np.testing.assert_allclose(chances[0], numbers(line["accept_probability"]), atol=1e-12)
+
+
+def joint_ceiling(pair):
+    """Sum over i of 1 - TV(p^{1:i}, q^{1:i}): what no rule may exceed."""
+    lengths = range(1, pair.draft_tokens + 1)
+    return sum(1 - total_variation(joint(pair.p[:i]), joint(pair.q[:i])) for i in lengths)
+
+
+@pytest.mark.parametrize("pair", sorted(PAIRS))
+def test_golden_joint_ceiling(pair):
+    for k, values in PAIRS[pair].get("chain", {}).items():
+        golden = float(Fraction(values["joint_ceiling"]))
+        assert joint_ceiling(golden_pair(pair, int(k))) == pytest.approx(golden, abs=1e-12)
+
+
+def test_expected_lengths_are_ordered():
+    """On 200 pairs: stochastic <= block <= joint ceiling, and sum_prod <= gumbel <= sum_min."""
+    strict = 0
+    for pair in pairs(200):
+        length = {name: enumerate_rule(RULES[name], pair).expected_accepted for name in ("stochastic", "block")}
+        ladder = [*length.values(), joint_ceiling(pair)]
+        assert (np.diff(ladder) >= -1e-12).all()
+        strict += ladder[1] > ladder[0] + 1e-9
+        closed = [first_acceptance(RULES[name], pair) for name in ("sampler_match", "gumbel", "stochastic")]
+        assert (np.diff(closed) >= -1e-12).all()
+    assert strict > 20
+
+
+def test_block_of_toy_a_shows_no_distortion():
+    """Acceptance at first places is sum_min, though the mean length exceeds stochastic's."""
+    for k in (1, 2, 3):
+        pair = golden_pair("A", k)
+        found = enumerate_rule(RULES["block"], pair)
+        assert found.blocks @ found.survival[:, 0] == pytest.approx(2 / 3, abs=1e-12)
+
+
+def test_gumbel_under_a_point_mass_drafter_is_sampler_match():
+    """Its survival and its text's law, block by block."""
+    for seed in range(50):
+        pair = random_pair(seed)
+        pair = pair._replace(q=random_pair(seed, one_hot_rows).q)
+        match, gumbel = (enumerate_rule(RULES[name], pair) for name in ("sampler_match", "gumbel"))
+        drafted = match.blocks > 0
+        np.testing.assert_allclose(gumbel.survival[drafted], match.survival[drafted], atol=1e-12)
+        np.testing.assert_allclose(gumbel.accepted, match.accepted, atol=1e-12)

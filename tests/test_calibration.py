@@ -28,7 +28,7 @@ def calibrated(target, drafter, acceptance, *, k=4, samples=64, greedy=False, se
         rule=active,
         point_mass=drafting.point_mass(changes.get("draft_sampler", sampler)),
     )
-    observer = Calibration().open(setting)
+    observer = Calibration(sorting=True).open(setting)
     parts = decoder(
         target, drafter, active, k, seed=seed, observers=(observer,), drafting=drafting, max_tokens=length,
         sampler=sampler, **changes,
@@ -43,7 +43,7 @@ def failing(observer):
 
 
 @pytest.mark.parametrize("greedy", [False, True], ids=["sampled", "greedy"])
-@pytest.mark.parametrize("acceptance", ["stochastic", "sampler_match"])
+@pytest.mark.parametrize("acceptance", ["stochastic", "sampler_match", "block", "gumbel"])
 @pytest.mark.parametrize("models", ["iid", "markov"])
 def test_right_runs_pass_every_check(acceptance, models, greedy):
     pair = (iid(P), iid(Q)) if models == "iid" else (markov(MARKOV_P), markov(MARKOV_Q))
@@ -54,6 +54,25 @@ def test_right_runs_pass_every_check(acceptance, models, greedy):
     assert all(check.terms > 500 for check in checks.values())
     assert all(check.z is None or abs(check.z) < 5 for check in checks.values())
     assert verdict_of({"calibration": observer}) < LIMIT
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+def test_on_shared_noise_a_position_counts_only_when_first_drafted(samples):
+    """Drafting a position again repeats its noise: nothing new is drawn."""
+    observer = Calibration().open(Setting(rule=rule("gumbel"), point_mass=False))
+    drafted, every = set(), 0
+    for o in start(decoder(iid(P), iid(Q), "gumbel", observers=(observer,), max_tokens=40), samples=samples):
+        places = [(row, o.position[row] + i) for row in range(samples) for i in range(o.proposed[row])]
+        drafted, every = drafted | set(places), every + len(places)
+    assert observer.checks()["drafts"].terms == len(drafted) < every
+
+
+def test_a_closed_form_that_sorts_is_asked_for_on_request():
+    for sorting in (False, True):
+        observer = Calibration(sorting=sorting).open(Setting(rule=rule("gumbel"), point_mass=False))
+        for _ in start(decoder(iid(P), iid(Q), "gumbel", observers=(observer,))):
+            pass
+        assert ("closed_form" in observer.checks()) == sorting
 
 
 def test_resampling_has_a_perfect_acceptance_and_is_seen_by_what_is_emitted():

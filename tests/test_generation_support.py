@@ -17,7 +17,7 @@ import pytest
 from kit import ALPHA, chain, decoder, emitted, iid, rule, start
 
 P, Q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
-RULES = ["stochastic", "sampler_match"]
+RULES = ["stochastic", "sampler_match", "block", "gumbel"]
 XTC_P = [0.4, 0.3, 0.2, 0.1]
 
 
@@ -129,11 +129,11 @@ def test_each_model_has_its_own_temperature(target_t, draft_t):
 
 
 @pytest.mark.parametrize("proposal", ["sampled", "greedy"])
-@pytest.mark.parametrize("acceptance", RULES)
+@pytest.mark.parametrize("acceptance", ["stochastic", "sampler_match", "gumbel"])
 def test_a_position_accepts_alike_at_every_place_and_k(acceptance, proposal):
     """B09, B36: on iid rows, on the closed form of the proposal law."""
     q = np.eye(4)[0] if proposal == "greedy" else np.array(Q)
-    law = np.minimum(P, q).sum() if acceptance == "stochastic" else q @ P
+    law = float(rule(acceptance).expected_acceptance(*(Dense(mx.array([row])) for row in (P, q.tolist()))).item())
     for k, samples in ((1, 40), (4, 120)):
         drafting = ModelDrafting(proposal=proposal)
         counts = rates(decoder(iid(P), iid(Q), acceptance, k, drafting=drafting, max_tokens=60), samples=samples)

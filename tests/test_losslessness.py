@@ -36,7 +36,7 @@ class ResampleFromTarget(AcceptanceRule):
         return Stochastic().expected_acceptance(p, q)
 
 
-RIGHT = ["sampler_match", "stochastic"]
+RIGHT = ["sampler_match", "stochastic", "block", "gumbel"]
 WRONG = [ResampleFromTarget(), rule("argmax_against_argmax")]
 
 
@@ -136,12 +136,15 @@ def test_filters_on_one_or_both_sides(acceptance, steps, law, drafts_filtered):
 
 
 @pytest.mark.parametrize("k", [1, 4])
-def test_stochastic_accepts_more_where_sum_min_exceeds_sum_prod(k):
-    accepted = {name: sum(o.accepted.sum() for o in run(iid(P), iid(Q), name, k)[0]) for name in RIGHT}
-    tested = {
-        name: sum(np.minimum(o.accepted + 1, o.proposed).sum() for o in run(iid(P), iid(Q), name, k)[0])
-        for name in RIGHT
-    }
-    match, stochastic = (accepted[name] / tested[name] for name in RIGHT)
-    assert match == pytest.approx(0.2, abs=0.02)
-    assert stochastic == pytest.approx(0.6, abs=0.02)
+def test_acceptance_sits_on_its_closed_form_where_sum_min_and_sum_prod_are_far_apart(k):
+    closed = {"sampler_match": 0.2, "stochastic": 0.6, "gumbel": gumbel_closed_form(P, Q)}
+    for name, expected in closed.items():
+        outcomes, _ = run(iid(P), iid(Q), name, k)
+        accepted = sum(o.accepted.sum() for o in outcomes)
+        tested = sum(np.minimum(o.accepted + 1, o.proposed).sum() for o in outcomes)
+        assert accepted / tested == pytest.approx(expected, abs=0.02)
+
+
+def gumbel_closed_form(p, q):
+    p, q = np.array(p), np.array(q)
+    return sum(1 / np.maximum(p / p[j], q / q[j]).sum() for j in range(len(p)))

@@ -6,7 +6,9 @@ from specfw.resolution import VARIABLE, Choice, Circumstances, choose, resolve
 
 import pytest
 
-ALL_WELL = Circumstances(greedy_target=False, proposes=True, reports_distribution=True, allow_lossy=False)
+ALL_WELL = Circumstances(
+    greedy_target=False, proposes=True, reports_distribution=True, shares_noise=True, allow_lossy=False
+)
 RULES = ["stochastic", "sampler_match", "argmax_against_argmax", "greedy_argmax"]
 
 

@@ -40,6 +40,7 @@ class AcceptanceRule(ABC):
         stops_at_rejection: whether later draft tokens cannot matter once one is rejected.
         needs: of the drafter.
         deterministic: whether survival is 0 or 1 at every block.
+        closed_form_sorts: whether `expected_acceptance` sorts its rows; diagnostics then ask for it on request only.
     """
 
     id: ClassVar[str]
@@ -49,6 +50,7 @@ class AcceptanceRule(ABC):
     stops_at_rejection: ClassVar[bool] = True
     needs: ClassVar[Needs] = Needs.NOTHING
     deterministic: ClassVar[bool] = False
+    closed_form_sorts: ClassVar[bool] = False
 
     @abstractmethod
     def survival(self, block: Block) -> mx.array:

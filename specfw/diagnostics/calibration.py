@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from specfw.acceptance.base import Needs
 from specfw.counting import tested
 from specfw.diagnostics._evidence import Evidence
 from specfw.diagnostics.base import Check, Diagnostic, Floats, Observer, Setting
@@ -23,6 +24,7 @@ from specfw.types import Block, Ints, Outcome, Round
 
 import mlx.core as mx
 import numpy as np
+import numpy.typing as npt
 
 CHECKS = ("drafts", "lengths", "emitted", "emitted_by_ratio", "closed_form")
 
@@ -31,20 +33,30 @@ CHECKS = ("drafts", "lengths", "emitted", "emitted_by_ratio", "closed_form")
 @register("diagnostic")
 @dataclass(frozen=True, kw_only=True)
 class Calibration(Diagnostic):
-    """The checks whose mean e-value decides the verdict of a run."""
+    """The checks whose mean e-value decides the verdict of a run.
+
+    Attributes:
+        sorting: also hold acceptance against a closed form that sorts every row; off, such a rule has no
+            `closed_form` check.
+    """
+
+    sorting: bool = False
 
     def open(self, setting: Setting) -> Observer:
-        return _Calibration(setting)
+        return _Calibration(setting, asks=self.sorting or not setting.rule.closed_form_sorts)
 
 
 @final
 class _Calibration(Observer):
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, setting: Setting, *, asks: bool) -> None:
+        self._setting, self._asks = setting, asks
+        self._shared_noise = setting.rule.needs is Needs.SHARED_NOISE
+        self._drafted_to: dict[tuple[int, int], int] = {}
         self._evidence = {name: Evidence() for name in CHECKS}
 
     def trace(self, graph: Round) -> tuple[mx.array, ...]:
-        return (*_emitted(graph, self._setting), *_drafted(graph.block, self._setting), graph.verdict.survival)
+        drafted = _drafted(graph.block, self._setting, self._asks)
+        return (*_emitted(graph, self._setting), *drafted, graph.verdict.survival)
 
     def observe(self, outcome: Outcome, trace: Sequence[Floats]) -> None:
         survival = trace[-1]
@@ -95,8 +107,17 @@ class _Calibration(Observer):
         if self._setting.point_mass:
             self._evidence["drafts"].equal(q, np.ones_like(q), drafted)
         else:
-            self._evidence["drafts"].add(transform, np.full_like(transform, 0.5), (1 - cubes) / 12, drafted)
+            fresh = drafted & self._first_drafted(outcome, places) if self._shared_noise else drafted
+            self._evidence["drafts"].add(transform, np.full_like(transform, 0.5), (1 - cubes) / 12, fresh)
         self._observe_closed_form(outcome, expected, places)
+
+    def _first_drafted(self, outcome: Outcome, places: Ints) -> npt.NDArray[np.bool_]:
+        """[B, K] whether a position is drafted for the first time: on shared noise a second draft is no new draw."""
+        positions = outcome.position[:, None] + places
+        known = [self._drafted_to.get(key, -1) for key in zip(outcome.prompt, outcome.sample, strict=True)]
+        for row, key in enumerate(zip(outcome.prompt, outcome.sample, strict=True)):
+            self._drafted_to[key] = max(known[row], int(outcome.position[row] + outcome.lengths[row]) - 1)
+        return np.asarray(positions > np.array(known)[:, None])
 
     def _observe_closed_form(self, outcome: Outcome, expected: Floats, places: Ints) -> None:
         rule = self._setting.rule
@@ -146,13 +167,14 @@ def _ratio_order(block: Block, setting: Setting) -> mx.array:
     return mx.concatenate([mx.where(drafted, ratio, falling[:, :-1]), falling[:, -1:]], axis=1)
 
 
-def _drafted(block: Block, setting: Setting) -> tuple[mx.array, ...]:
-    """q, transform by falling q and cube sum of the draft tokens, and the closed form: [B, K] each."""
+def _drafted(block: Block, setting: Setting, asks: bool) -> tuple[mx.array, ...]:
+    """q, transform by falling q and cube sum of the draft tokens, closed form (nan unless asked): [B, K] each."""
     count = block.tokens.shape[1]
     if block.draft is None or not count:
         return ()
     q = block.draft
-    expected = setting.rule.expected_acceptance(block.target.head(count), q)
+    rows = block.target.head(count)
+    expected = setting.rule.expected_acceptance(rows, q) if asks else mx.full(block.tokens.shape, mx.nan)
     return q.at(block.tokens), q.transform(block.tokens, -q.probs), q.cube_sum(), expected
 
 

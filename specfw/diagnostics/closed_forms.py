@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from specfw.acceptance.gumbel import Gumbel
 from specfw.counting import rate, tested
 from specfw.diagnostics.base import Diagnostic, Floats, Observer, Setting
 from specfw.registry import register
@@ -13,23 +14,30 @@ from specfw.types import Outcome, Round
 import mlx.core as mx
 import numpy as np
 
-NAMES = ("sum_min", "sum_prod", "q_at_target_argmax", "expected_acceptance")
+NAMES = ("sum_min", "sum_prod", "q_at_target_argmax", "expected_acceptance", "gumbel")
 
 
 @final
 @register("diagnostic")
 @dataclass(frozen=True, kw_only=True)
 class ClosedForms(Diagnostic):
-    """Means over the tested positions of a run, and over the first position of its rounds."""
+    """Means over the tested positions of a run, and over the first position of its rounds.
+
+    Attributes:
+        sorting: also those that sort every row: what shared noise would accept, and the rule's own where it sorts;
+            nan without.
+    """
+
+    sorting: bool = False
 
     def open(self, setting: Setting) -> Observer:
-        return _Means(setting)
+        return _Means(setting, sorting=self.sorting)
 
 
 @final
 class _Means(Observer):
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, setting: Setting, *, sorting: bool) -> None:
+        self._setting, self._sorting = setting, sorting
         self._sums = np.zeros((2, len(NAMES)))
         self._counts = np.zeros(2, dtype=np.int64)
         self._accepted_first = 0
@@ -39,8 +47,11 @@ class _Means(Observer):
         if block.draft is None or not block.tokens.shape[1]:
             return ()
         p, q = block.target.head(block.tokens.shape[1]), block.draft
-        expected = self._setting.rule.expected_acceptance(p, q)
-        return p.overlap(q), p.product(q), q.at(p.argmax()), expected
+        rule, unknown = self._setting.rule, mx.full(block.tokens.shape, mx.nan)
+        gumbel = Gumbel().expected_acceptance(p, q) if self._sorting else unknown
+        asks = self._sorting or not rule.closed_form_sorts
+        expected = rule.expected_acceptance(p, q) if asks else unknown
+        return p.overlap(q), p.product(q), q.at(p.argmax()), expected, gumbel
 
     def observe(self, outcome: Outcome, trace: Sequence[Floats]) -> None:
         if not trace:

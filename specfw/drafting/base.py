@@ -25,12 +25,14 @@ class Start(NamedTuple):
         chain: the draft chain.
         prompts: [B, L] int64 prompt tokens, all of one length.
         chunk: prefill chunk, tokens.
+        shared_noise: draw each draft token by the target's own noise of its position, not by the drafter's.
     """
 
     model: LanguageModel | None
     chain: SamplerChain
     prompts: Ints
     chunk: int
+    shared_noise: bool = False
 
 
 class DraftSession(ABC):
@@ -69,10 +71,12 @@ class Drafting(ABC):
     Attributes:
         uses_model: whether the configured drafter model is loaded at all.
         proposes: False for plain decoding.
+        shares_noise: whether it can draft on the target's noise.
     """
 
     uses_model: bool = True
     proposes: bool = True
+    shares_noise: bool = False
 
     @property
     @abstractmethod

@@ -31,6 +31,8 @@ class ModelDrafting(Drafting):
     proposal: Literal["sampled", "greedy"] = "sampled"
     report_distribution: bool = True
 
+    shares_noise = True
+
     @property
     def caches(self) -> Literal["own"]:
         return "own"
@@ -66,7 +68,7 @@ class _ModelSession(DraftSession):
             logits = self._model.forward(feed, self._cache)[:, -1:]
             drafted = mx.concatenate(tokens, axis=1) if tokens else mx.zeros((len(committed), 0), dtype=mx.int32)
             row = self._row(logits, History(committed, self._prompt_lengths, drafted), noise, offset)
-            token = row.draw(noise.draft(offset)[:, None])
+            token = self._draw(row, noise, offset)
             tokens.append(token)
             rows.append(row)
             feed = token
@@ -78,6 +80,12 @@ class _ModelSession(DraftSession):
         coin = noise.coin([offset]) if chain.needs_coin else None
         row = chain.distribution(logits, history, coin)
         return row.peak() if self._drafting.proposal == "greedy" else row
+
+    def _draw(self, row: Categorical, noise: Noise, offset: int) -> mx.array:
+        """[B, 1] int32: the draft token `offset` places into the round."""
+        if self._start.shared_noise:
+            return row.race(noise.target([offset]))
+        return row.draw(noise.draft(offset)[:, None])
 
     def rewind(self, counts: Ints) -> None:
         self._cache.rewind(counts + self._filling)
