@@ -13,22 +13,31 @@ ORIGINS = ("accepted", "recovered", "bonus", "plain")
 
 
 class Decided(NamedTuple):
-    """The numbers of one round, read once: accepted [B], emitted [B, K+1], drafts [B, K], degenerate [B]."""
+    """The numbers of one round, read once.
 
+    Attributes:
+        lengths: [B] draft tokens each row used.
+        accepted: [B].
+        emitted: [B, K+1].
+        drafts: [B, K].
+        degenerate: [B].
+    """
+
+    lengths: Ints
     accepted: Ints
     emitted: Ints
     drafts: Ints
     degenerate: npt.NDArray[np.bool_]
 
 
-def cut(own: Ints, decided: Decided, eos_ids: frozenset[int]) -> tuple[Ints, Ints, Ints]:
+def cut(decided: Decided, eos_ids: frozenset[int]) -> tuple[Ints, Ints, Ints]:
     """Cut counters and tokens at the end of sequence: K' [B], n' [B] and the tokens to keep [B].
 
     K' is the place of the first end-of-sequence token among a row's drafts, whether or not the round reached
     it: cutting only the reached ones would count accepted draft tokens more often than rejected ones.
     """
     ends = list(eos_ids)
-    proposed = np.minimum(own, _through_first(np.isin(decided.drafts, ends)))
+    proposed = np.minimum(decided.lengths, _through_first(np.isin(decided.drafts, ends)))
     through = _through_first(np.isin(decided.emitted, ends))
     return proposed, np.minimum(decided.accepted, proposed), np.minimum(decided.accepted + 1, through)
 

@@ -7,6 +7,7 @@ normalised: what a rule returns is drawn in proportion, and `normalised` divides
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 from specfw.summation import block_sum, blocked, first_above
@@ -232,6 +233,13 @@ Categorical: TypeAlias = Dense | Survivors
 def point_mass(ids: mx.array, dtype: mx.Dtype = mx.float32) -> Survivors:
     """The rows [...] that put everything on `ids` [...] int32."""
     return Survivors(ids[..., None], mx.ones((*ids.shape, 1), dtype=dtype))
+
+
+def stacked(rows: Sequence[Categorical]) -> Categorical:
+    """Rows [B, K_i, S] of one form behind each other, [B, sum K_i, S]."""
+    probs = mx.concatenate([row.probs for row in rows], axis=1)
+    ids = [row.ids for row in rows if isinstance(row, Survivors)]
+    return Survivors(mx.concatenate(ids, axis=1), probs) if ids else Dense(probs)
 
 
 def from_logits(logits: mx.array, ids: mx.array | None = None) -> Categorical:

@@ -95,9 +95,8 @@ class Generation:
         self.lengths = np.full(size, length)
         self.finished = np.full(size, self.decoder.max_tokens == 0)
         self._prompt_lengths = self.lengths.copy()
-        decoder = self.decoder
+        decoder, shared = self.decoder, self.decoder.rule.needs is Needs.SHARED_NOISE
         self._cache = decoder.target.new_cache(size)
-        shared = decoder.rule.needs is Needs.SHARED_NOISE
         start = Start(decoder.drafter, decoder.draft_chain, self.batch.prompts, decoder.prefill_chunk, shared)
         self._session: DraftSession = decoder.drafting.open(start)
         self._controller = decoder.controller.open()
@@ -138,7 +137,7 @@ class Generation:
         phases = Phases(self.decoder.split)
         decided, traces = self._evaluate(self._graph(number, own, phases))
         phases.mark()
-        outcome = self._outcome(number, own, decided)
+        outcome = self._outcome(number, decided)
         outcome = outcome._replace(seconds=time.perf_counter() - began, phases=phases.seconds())
         for observer, trace in zip(self.decoder.observers, traces, strict=True):
             observer.observe(outcome, trace)
@@ -157,7 +156,7 @@ class Generation:
         )
         committed = tuple(row[:length] for row, length in zip(self.tokens, self.lengths, strict=True))
         nothing = Proposal(mx.zeros((len(committed), 0), dtype=mx.int32), None)
-        drafts, rows = self._session.propose(committed, count, noise) if count else nothing
+        drafts, rows, shorter = self._session.propose(committed, count, noise) if count else nothing
         phases.mark(drafts)
         newest = mx.array(np.stack([row[-1:] for row in committed]).astype(np.int32))
         logits = decoder.target.forward(mx.concatenate([newest, drafts], axis=1), self._cache)
@@ -165,7 +164,8 @@ class Generation:
         coin = noise.coin(range(count + 1)) if decoder.chain.needs_coin else None
         history = History(committed, self._prompt_lengths, drafts)
         target = decoder.chain.distribution(logits, history, coin)
-        block = Block(target, rows, drafts, mx.array(own.astype(np.int32)))
+        lengths = mx.array(own.astype(np.int32))
+        block = Block(target, rows, drafts, lengths if shorter is None else mx.minimum(lengths, shorter))
         verdict = decoder.rule.decide(block, noise)
         kept = mx.arange(count + 1) < verdict.accepted[:, None]
         emitted = mx.where(kept, mx.pad(drafts, [(0, 0), (0, 1)]), verdict.token[:, None])
@@ -175,12 +175,13 @@ class Generation:
         """The one evaluation of a round."""
         traces = [observer.trace(graph) for observer in self.decoder.observers]
         codes = faults(graph.block, graph.verdict.survival)
-        verdict = graph.verdict
-        wanted = (verdict.accepted, graph.emitted, graph.block.tokens, verdict.degenerate, codes)
+        block, verdict = graph.block, graph.verdict
+        wanted = (block.lengths, verdict.accepted, graph.emitted, block.tokens, verdict.degenerate, codes)
         mx.eval(wanted, traces, self._cache.arrays(), self._session.arrays())
-        accepted, emitted, drafts, degenerate, code = (np.array(array) for array in wanted)
+        *counts, degenerate, code = (np.array(array) for array in wanted)
         self._refuse_broken(graph, np.where(self.finished[:, None], 0, code))
-        decided = Decided(accepted.astype(np.int64), emitted.astype(np.int64), drafts.astype(np.int64), degenerate)
+        lengths, accepted, emitted, drafts = (count.astype(np.int64) for count in counts)
+        decided = Decided(lengths, accepted, emitted, drafts, degenerate)
         return decided, [[np.array(array) for array in trace] for trace in traces]
 
     def _refuse_broken(self, graph: Round, codes: Ints) -> None:
@@ -196,9 +197,9 @@ class Generation:
             f"{explain(graph.block, graph.logits, code, row, place)}"
         )
 
-    def _outcome(self, number: int, own: Ints, decided: Decided) -> Outcome:
+    def _outcome(self, number: int, decided: Decided) -> Outcome:
         """Cut the round at the end of sequence and at what the listener wants, commit it, rewind."""
-        proposed, accepted, kept = cut(own, decided, self.decoder.eos_ids)
+        proposed, accepted, kept = cut(decided, self.decoder.eos_ids)
         kept = np.where(self.finished, 0, kept)
         said = [self.listen(row, decided.emitted[row, :end]) if end else (0, False) for row, end in enumerate(kept)]
         heard, stopped = (np.array(column) for column in zip(*said, strict=True))
@@ -207,7 +208,7 @@ class Generation:
             position=self.lengths.copy(),
             prompt=self.batch.prompt,
             sample=self.batch.sample,
-            lengths=own,
+            lengths=decided.lengths,
             proposed=proposed,
             accepted=accepted,
             emitted=heard,

@@ -38,10 +38,12 @@ class Proposal(NamedTuple):
     Attributes:
         tokens: [B, K] int32.
         rows: [B, K, V] the law each token was drawn from, or None when the drafter reports none.
+        lengths: [B] int32, how many of them a row proposes, where the drafter ends it early; None: all.
     """
 
     tokens: mx.array
     rows: Categorical | None
+    lengths: mx.array | None = None
 
 
 class Block(NamedTuple):

@@ -122,8 +122,8 @@ class _LogitsOf:
     def session(monkeypatch, change):
         from specfw.drafting import model
 
-        whole = model._stacked
-        monkeypatch.setattr(model, "_stacked", lambda rows: change(whole(rows)))
+        whole = model.stacked
+        monkeypatch.setattr(model, "stacked", lambda rows: change(whole(rows)))
 
 
 def test_drafts_from_another_law_than_reported_are_seen(monkeypatch):

@@ -124,9 +124,9 @@ def origin_arithmetic(monkeypatch):
     """The drafter is taken to owe two tokens always, and is rewound by rejected + 1."""
     from specfw.drafting import model
 
-    honest = model._ModelSession.rewind
+    honest = model.ModelSession.rewind
     monkeypatch.setattr(model, "tail", lambda committed, _: (np.stack([row[-2:] for row in committed]), 0))
-    monkeypatch.setattr(model._ModelSession, "rewind", lambda self, counts: honest(self, counts + 1))
+    monkeypatch.setattr(model.ModelSession, "rewind", lambda self, counts: honest(self, counts + 1))
 
 
 def test_the_origins_arithmetic_fails_the_contract(monkeypatch):

@@ -49,8 +49,8 @@ LINE = re.compile(
 )
 def test_the_cut(own, drafts, accepted, token, expected):
     emitted = [*drafts[:accepted], token] + [token] * (len(drafts) - accepted)
-    one = Decided(*(np.array([column]) for column in (accepted, emitted, drafts, False)))
-    assert tuple(int(column[0]) for column in cut(np.array([own]), one, frozenset({E, F}))) == expected
+    one = Decided(*(np.array([column]) for column in (own, accepted, emitted, drafts, False)))
+    assert tuple(int(column[0]) for column in cut(one, frozenset({E, F}))) == expected
 
 
 def test_the_cut_does_not_look_at_what_was_decided():

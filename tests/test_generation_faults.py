@@ -112,13 +112,13 @@ def test_a_bias_on_an_id_that_the_target_has_not():
 
 def test_a_drafter_that_reports_q_zero_at_its_own_token(monkeypatch):
     """B35: at the second draft token of the row with the second prompt."""
-    honest = drafting._ModelSession.propose
+    honest = drafting.ModelSession.propose
 
     def lying(self, committed, count, noise):
         rows = honest(self, committed, count, noise).rows
         return Proposal(mx.array([[0, 0, 0, 0], [0, 2, 0, 0]], dtype=mx.int32), rows)
 
-    monkeypatch.setattr(drafting._ModelSession, "propose", lying)
+    monkeypatch.setattr(drafting.ModelSession, "propose", lying)
     parts = decoder(iid([0.4, 0.3, 0.3]), iid([0.5, 0.5, 0.0]))
     fails(parts, "row 1", "position 3", "q = 0 at the token it proposed", prompts=[(0, 0), (1, 1)])
 
@@ -126,10 +126,10 @@ def test_a_drafter_that_reports_q_zero_at_its_own_token(monkeypatch):
 @pytest.mark.parametrize("scale", [1.001, 0.999])
 def test_rows_that_are_not_normalised(monkeypatch, scale):
     flat = iid([1 / V] * V)
-    whole = drafting._stacked
-    monkeypatch.setattr(drafting, "_stacked", lambda rows: Dense(whole(rows).probs * scale))
+    whole = drafting.stacked
+    monkeypatch.setattr(drafting, "stacked", lambda rows: Dense(whole(rows).probs * scale))
     fails(decoder(flat, flat), "position 2", "the drafter's row is not a distribution", f"sums to {scale}")
-    monkeypatch.setattr(drafting, "_stacked", whole)
+    monkeypatch.setattr(drafting, "stacked", whole)
     fails(decoder(flat, flat, sampler=Scaled(scale), draft_sampler=chain()), "the target's row", f"sums to {scale}")
 
 
@@ -160,7 +160,7 @@ class Constant(AcceptanceRule):
 
     def residual(self, block, n):
         row = block.target.row(n)
-        return row._with(mx.zeros_like(row.probs))
+        return row.weighed(mx.zeros_like(row.probs))
 
     def expected_acceptance(self, p, q):
         return mx.full(p.probs.shape[:-1], self.survivals[0])

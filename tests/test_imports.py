@@ -104,3 +104,44 @@ def test_nothing_is_imported_before_it_is_needed(statement, absent):
     code = f"import sys\n{statement}\nprint([name for name in {absent!r} if name in sys.modules])"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     assert child.stdout.strip() == "[]"
+
+
+class Importing:
+    """What Python does when one module is imported first: statements in order, packages before what lies in them."""
+
+    def __init__(self):
+        self.seen, self.bound, self.too_early = set(), False, []
+
+    def visit(self, name):
+        for part in (name[:end] for end in [*(i for i, c in enumerate(name) if c == "."), len(name)]):
+            if part in MODULES and part not in self.seen:
+                self.seen.add(part)
+                self.run(part)
+
+    def run(self, module):
+        for statement in ast.parse(MODULES[module].read_text()).body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self.follow(module, statement)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                self.bound |= ast.unparse(statement.value).startswith("bind(")
+                if ast.unparse(statement.value).startswith("discover("):
+                    for inner in sorted(MODULES):
+                        if inner.startswith(f"{module}.") and "." not in inner[len(module) + 1 :]:
+                            self.visit(inner)
+
+    def follow(self, module, statement):
+        names = [alias.name for alias in statement.names]
+        if isinstance(statement, ast.ImportFrom):
+            names = [f"{statement.module}.{name}" for name in names]
+        for name in names:
+            if name.startswith("specfw."):
+                self.visit(name.removeprefix("specfw."))
+            elif name.split(".")[0] in ("mlx", "mlx_lm") and not self.bound:
+                self.too_early.append(module)
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {CHILD_PROCESS, "__main__"}))
+def test_the_blas_is_bound_before_mlx_is_loaded_whatever_is_imported_first(module):
+    importing = Importing()
+    importing.visit(module)
+    assert not importing.too_early

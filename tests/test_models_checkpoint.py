@@ -107,6 +107,32 @@ def test_a_checkpoint_says_what_it_is(shipped):
     assert print_["computed_in"] == ["float32"]
 
 
+READ_BESIDE = {
+    "chat_template.jinja": ("<{{ messages[-1].content }}>", "[{{ messages[-1].content }}]"),
+    "additional_chat_templates/tool_use.jinja": ("<{{ tools }}>", "[{{ tools }}]"),
+    "generation_config.json": ('{"eos_token_id": 5}', '{"eos_token_id": 6}'),
+    "added_tokens.json": ('{"<one>": 2047}', '{"<other>": 2047}'),
+    "special_tokens_map.json": ('{"bos_token": "<one>"}', '{"bos_token": "<other>"}'),
+}
+"""Files that change what a run says, each in two versions."""
+
+
+@pytest.mark.parametrize("name", READ_BESIDE)
+def test_every_file_that_is_read_stands_in_the_record(tiny, name):
+    def digests():
+        return Checkpoint(path=tiny).load("target").fingerprint()["sha256"]
+
+    file, before, seen = Path(tiny, name), digests(), []
+    assert name not in before
+    file.parent.mkdir(exist_ok=True)
+    for content in READ_BESIDE[name]:
+        file.write_text(content)
+        after = digests()
+        seen.append(after.pop(name))
+        assert after == before
+    assert seen == [hashlib.sha256(content.encode()).hexdigest() for content in READ_BESIDE[name]]
+
+
 def test_one_sequence_at_a_time(shipped):
     assert not shipped.batched
     with pytest.raises(ValueError, match="must decode one sequence at a time, got a batch of 2"):
@@ -296,6 +322,11 @@ def broken(name):
         "no tokenizer": lambda folder: [(folder / f"tokenizer{end}.json").unlink() for end in ("", "_config")],
         "tokenizer cut short": lambda folder: cut(folder / "tokenizer.json"),
         "generation config cut short": lambda folder: (folder / "generation_config.json").write_text("{"),
+        "an end that is no id": lambda folder: checkpoints.edit(folder, "config.json", eos_token_id=1.5),
+        "an end that is yes": lambda folder: checkpoints.edit(folder, "config.json", eos_token_id=True),
+        "ends that are no ids": lambda folder: (folder / "generation_config.json").write_text(
+            '{"eos_token_id": [0, "</s>"]}'
+        ),
     }[name]
 
 
@@ -324,6 +355,9 @@ BROKEN = [
     ("no tokenizer", "lacks a tokenizer"),
     ("tokenizer cut short", "cannot be loaded: Failed to parse tokenizer.json"),
     ("generation config cut short", "generation_config.json is no readable JSON"),
+    ("an end that is no id", "config.json has an eos_token_id that is neither an id nor a list of ids"),
+    ("an end that is yes", "config.json has an eos_token_id that is neither an id nor a list of ids"),
+    ("ends that are no ids", "generation_config.json has an eos_token_id that is neither"),
 ]
 
 

@@ -45,11 +45,8 @@ class Gumbel(TargetDrawRule):
         return mx.cumprod(mx.minimum((1 - b) / level, 1), axis=1)
 
     def residual(self, block: Block, n: mx.array) -> Categorical:
-        p, q = block.target.row(n), given(block.draft, self.id).row(n)
         rejected = mx.take_along_axis(block.tokens, n[:, None], axis=1)[:, 0]
-        _, integral, whole = _levels(p, q)
-        own = mx.where(p.at(rejected) > 0, p.weighed(integral).at(rejected), whole)
-        return p.weighed(p.probs * mx.maximum(own[..., None] - integral, 0))
+        return given_other(block.target.row(n), given(block.draft, self.id).row(n), rejected)
 
     def expected_acceptance(self, p: Categorical, q: Categorical | None) -> mx.array:
         """Sum over j of 1 / sum_i max(p_i / p_j, q_i / q_j) (equation 2 there, by one sort a row)."""
@@ -57,6 +54,13 @@ class Gumbel(TargetDrawRule):
         level, _, _ = _levels(p, q)
         drafted = q.aligned(p)
         return block_sum(mx.where(p.probs > 0, drafted * (1 - _share(p.probs, drafted)) / level, 0))
+
+
+def given_other(p: Categorical, q: Categorical, drafted: mx.array) -> Categorical:
+    """Weights [B, V] of argmax(log p + g), given that argmax(log q + g) is `drafted` [B] and that they differ."""
+    _, integral, whole = _levels(p, q)
+    own = mx.where(p.at(drafted) > 0, p.weighed(integral).at(drafted), whole)
+    return p.weighed(p.probs * mx.maximum(own[..., None] - integral, 0))
 
 
 def _share(p: mx.array, q: mx.array) -> mx.array:

@@ -1,10 +1,10 @@
 """A second, smaller language model drafts token by token from its own cache."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from specfw.distribution import Categorical, Dense, Survivors
+from specfw.distribution import Categorical, stacked
 from specfw.drafting.base import Drafting, DraftSession, Start, tail
 from specfw.models.base import prefill
 from specfw.randomness import Noise
@@ -14,6 +14,8 @@ from specfw.types import History, Ints, Proposal
 
 import mlx.core as mx
 import numpy as np
+
+Draw = Callable[[Categorical, Noise, int], mx.array]
 
 
 @final
@@ -44,14 +46,37 @@ class ModelDrafting(Drafting):
         return self.proposal == "greedy" or chain.is_greedy
 
     def open(self, start: Start) -> DraftSession:
-        return _ModelSession(self, start)
+        return ModelSession(self, start)
+
+
+def drawn(row: Categorical, noise: Noise, offset: int) -> mx.array:
+    """[B, 1] int32: a draft token of the drafter's own."""
+    return row.draw(noise.draft(offset)[:, None])
+
+
+def raced(row: Categorical, noise: Noise, offset: int) -> mx.array:
+    """[B, 1] int32: a draft token on the noise of the target's own draw at that position."""
+    return row.race(noise.target([offset]))
 
 
 @final
-class _ModelSession(DraftSession):
-    def __init__(self, drafting: ModelDrafting, start: Start) -> None:
+class ModelSession(DraftSession):
+    """A drafter model at work.
+
+    Args:
+        drafting: its options.
+        start: what it is opened with.
+        draw: how a token comes from its row; by default as `start` says.
+        reported: the chain whose rows are handed over; anything but the one that was drawn from is a fault.
+    """
+
+    def __init__(
+        self, drafting: ModelDrafting, start: Start, draw: Draw | None = None, reported: SamplerChain | None = None
+    ) -> None:
         assert start.model is not None
+        self._reported = reported
         self._drafting, self._start, self._model = drafting, start, start.model
+        self._draw = draw or (raced if start.shared_noise else drawn)
         self._cache = start.model.new_cache(len(start.prompts))
         self._prompt_lengths = np.full(len(start.prompts), start.prompts.shape[1])
         self._filling = np.zeros(len(start.prompts), dtype=np.int64)
@@ -67,25 +92,18 @@ class _ModelSession(DraftSession):
         for offset in range(count):
             logits = self._model.forward(feed, self._cache)[:, -1:]
             drafted = mx.concatenate(tokens, axis=1) if tokens else mx.zeros((len(committed), 0), dtype=mx.int32)
-            row = self._row(logits, History(committed, self._prompt_lengths, drafted), noise, offset)
-            token = self._draw(row, noise, offset)
-            tokens.append(token)
-            rows.append(row)
-            feed = token
+            coin = noise.coin([offset]) if self._start.chain.needs_coin else None
+            scene = History(committed, self._prompt_lengths, drafted), coin
+            row = self._row(logits, *scene)
+            feed = self._draw(row, noise, offset)
+            tokens.append(feed)
+            rows.append(row if self._reported is None else self._reported.distribution(logits, *scene))
         drafts = mx.concatenate(tokens, axis=1)
-        return Proposal(drafts, _stacked(rows) if self._drafting.report_distribution else None)
+        return Proposal(drafts, stacked(rows) if self._drafting.report_distribution else None)
 
-    def _row(self, logits: mx.array, history: History, noise: Noise, offset: int) -> Categorical:
-        chain = self._start.chain
-        coin = noise.coin([offset]) if chain.needs_coin else None
-        row = chain.distribution(logits, history, coin)
+    def _row(self, logits: mx.array, history: History, coin: mx.array | None) -> Categorical:
+        row = self._start.chain.distribution(logits, history, coin)
         return row.peak() if self._drafting.proposal == "greedy" else row
-
-    def _draw(self, row: Categorical, noise: Noise, offset: int) -> mx.array:
-        """[B, 1] int32: the draft token `offset` places into the round."""
-        if self._start.shared_noise:
-            return row.race(noise.target([offset]))
-        return row.draw(noise.draft(offset)[:, None])
 
     def rewind(self, counts: Ints) -> None:
         self._cache.rewind(counts + self._filling)
@@ -95,10 +113,3 @@ class _ModelSession(DraftSession):
 
     def arrays(self) -> Any:
         return self._cache.arrays()
-
-
-def _stacked(rows: list[Categorical]) -> Categorical:
-    """K rows [B, 1, S] of one form as [B, K, S]."""
-    probs = mx.concatenate([row.probs for row in rows], axis=1)
-    ids = [row.ids for row in rows if isinstance(row, Survivors)]
-    return Survivors(mx.concatenate(ids, axis=1), probs) if ids else Dense(probs)

@@ -41,6 +41,20 @@ class Pair(NamedTuple):
         return len(self.q)
 
 
+class Proposed(NamedTuple):
+    """The proposal law of a pair: how blocks come about, and what the rule is told about them.
+
+    Attributes:
+        weights: [V^K] probability of each block, in the order of `itertools.product`.
+        rows: K arrays like `Pair.q`: the rows that are reported.
+        lengths: [V^K] draft tokens of each block that are proposed, where a controller ends it early.
+    """
+
+    weights: Doubles
+    rows: tuple[Doubles, ...]
+    lengths: npt.NDArray[np.int64]
+
+
 class Enumerated(NamedTuple):
     """Everything about one rule on one pair.
 
@@ -123,31 +137,50 @@ def declared(rule: AcceptanceRule, pair: Pair) -> tuple[Doubles, ...]:
     return tuple(followed)
 
 
-def enumerate_rule(rule: AcceptanceRule, pair: Pair, *, survivors: int | None = None) -> Enumerated:
+def honest(pair: Pair) -> Proposed:
+    """Every block drawn from the rows that are reported, and proposed whole."""
+    weights = joint(pair.q).reshape(-1)
+    return Proposed(weights, pair.q, np.full(len(weights), pair.draft_tokens))
+
+
+def all_blocks(pair: Pair) -> npt.NDArray[np.int64]:
+    """[V^K, K] every block there is."""
+    return np.array(list(itertools.product(range(pair.vocab_size), repeat=pair.draft_tokens)))
+
+
+def enumerate_rule(
+    rule: AcceptanceRule, pair: Pair, *, survivors: int | None = None, proposed: Proposed | None = None
+) -> Enumerated:
     """Enumerate every block of `pair` under `rule`.
 
     Args:
         rule: whose `law` and `next_token` are asked, in float64.
         pair: of K draft tokens, K >= 1.
         survivors: hand the rows over as their `survivors` largest entries, in survivor form.
+        proposed: the proposal law, by default the pair's own.
     """
-    count, size = pair.draft_tokens, pair.vocab_size
-    blocks = np.array(list(itertools.product(range(size), repeat=count)))
+    count, size, blocks = pair.draft_tokens, pair.vocab_size, all_blocks(pair)
+    weights, reported, lengths = proposed or honest(pair)
     with mx.stream(mx.cpu):
         block = Block(
             _rows(pair.p, blocks, survivors),
-            _rows(pair.q, blocks, survivors),
+            _rows(reported, blocks, survivors),
             mx.array(blocks.astype(np.int32)),
-            mx.full((len(blocks),), count, dtype=mx.int32),
+            mx.array(lengths.astype(np.int32)),
         )
         survival = np.array(rule.law(block))
         following = [_dense(rule, block, n, size) for n in range(count + 1)]
-    weights = joint(pair.q).reshape(-1)
     stops = _stops(survival) * weights[:, None]
+    return Enumerated(_emitted(blocks, stops, following, declared(rule, pair)), stops.sum(axis=0), survival, weights)
+
+
+def _emitted(
+    blocks: npt.NDArray[np.int64], stops: Doubles, following: Sequence[Doubles], rows: Sequence[Doubles]
+) -> Doubles:
+    """[V] * (K+1): n tokens of the block, the next one, and what the rule's own rows say of those after it."""
+    size, count = following[0].shape[-1], blocks.shape[1]
     emitted = np.zeros((size,) * (count + 1))
-    rows = declared(rule, pair)
     for n, row in enumerate(following):
-        # later tokens follow the rule's own rows, so the law of n + 1 tokens extends to K + 1
         prefixes = blocks[:, :n] @ size ** np.arange(n)[::-1]
         begun = np.zeros((size**n, size))
         np.add.at(begun, prefixes, stops[:, n, None] * row)
@@ -155,7 +188,7 @@ def enumerate_rule(rule: AcceptanceRule, pair: Pair, *, survivors: int | None = 
         for later in rows[n + 1 :]:
             begun = begun[..., None] * later
         emitted += begun
-    return Enumerated(emitted, stops.sum(axis=0), survival, weights)
+    return emitted
 
 
 def _stops(survival: Doubles) -> Doubles:

@@ -16,6 +16,7 @@ ZOO = {f"zoo:{name}": Path(__file__).parents[2] / "zoo" / name for name in ("tar
 _WEIGHTS = "model*.safetensors"
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt")
 _OPTIONAL = ("generation_config.json", "tokenizer_config.json", "model.safetensors.index.json")
+_READ = (_WEIGHTS, "*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.model", "*.tiktoken", "*.txt")
 _ADAPTER = ("adapter_config.json", "adapters.safetensors")
 
 _SIGNATURES = "The following argument types are supported"  # and then nanobind lists them all
@@ -61,6 +62,9 @@ def check(folder: Path, role: str) -> None:
     if config.get("model_file") is not None:
         raise _refused(folder / "config.json", must, "wants to run its own model_file, which is never done")
     optional = {name: _object(folder / name, must) for name in _OPTIONAL if (folder / name).exists()}
+    for name, content in {"config.json": config, **optional}.items():
+        if not _is_ids(content.get("eos_token_id")):
+            raise _refused(folder / name, must, "has an eos_token_id that is neither an id nor a list of ids")
     shards = optional.get("model.safetensors.index.json", {}).get("weight_map", {})
     listed = set(map(str, shards.values())) if isinstance(shards, dict) else set()
     missing = sorted(name for name in listed if not (folder / name).exists())
@@ -88,9 +92,9 @@ def check_adapter(folder: Path, role: str) -> dict[str, Any]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of the files that decide what the model computes, by name."""
-    files = {*folder.glob(_WEIGHTS), *(folder / name for name in ("config.json", *_TOKENIZER))}
-    return {path.name: _sha256(path) for path in sorted(files) if path.exists()}
+    """SHA-256 of every file that a model, a tokenizer or a chat template may be read from, by its place."""
+    files = sorted({path for pattern in _READ for path in folder.glob(pattern) if path.is_file()})
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
 
 
 def adapter_digests(folder: Path) -> dict[str, str]:
@@ -123,6 +127,10 @@ def _object(path: Path, must: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _refused(path, must, "is no JSON object")
     return content
+
+
+def _is_ids(value: Any) -> bool:
+    return value is None or all(type(one) is int for one in (value if isinstance(value, list) else [value]))
 
 
 def _check_complete(weights: Path, must: str) -> None:
