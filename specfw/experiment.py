@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from specfw.acceptance.base import AcceptanceRule
 from specfw.counting import Tally, outcomes
-from specfw.diagnostics.base import Observer, Setting
+from specfw.diagnostics.base import Observer
 from specfw.diagnostics.tokens import TokenRows
 from specfw.errors import FailedCheckError
-from specfw.generation import Decoder, Generation
+from specfw.generation import Generation
 from specfw.models.base import Progress
 from specfw.models.memory import Estimate, estimate, wired
-from specfw.parts import Models, Plan, load, plan
+from specfw.parts import Models, Plan, decoder, load, plan
 from specfw.prompts.base import Encoded
 from specfw.provenance import open_record
 from specfw.recording import Record
@@ -62,7 +62,7 @@ def run(
     models = load(planned)
     encoded = planned.prompts.encode(models.target)
     size = _batch_size(config["batch_size"], models)
-    needed = _read(models, encoded, config)
+    needed = read(models, encoded, config)
     record = Record(folder, debug=config["log_level"] == "debug", quiet=quiet)
     digest = open_record(record, config, unresolved or config, planned, models, encoded)
     if needed.peak_bytes:
@@ -82,7 +82,7 @@ def run(
     return under_way.close(facts)
 
 
-def _read(models: Models, encoded: Sequence[Encoded], config: Mapping[str, Any]) -> Estimate:
+def read(models: Models, encoded: Sequence[Encoded], config: Mapping[str, Any]) -> Estimate:
     """Read the weights, if everything fits into memory."""
     longest = max(len(one.ids) for one in encoded) + config["max_tokens"]
     needed = estimate(models.present(), longest, config["prefill_chunk"])
@@ -131,23 +131,9 @@ class _Run:
         self._progress = progress
         self._active, self._tokenizer = planned.active, models.target.tokenizer
         self._tally = Tally(planned.active.rule.stops_at_rejection)
-        setting = Setting(rule=planned.active.rule, point_mass=planned.point_mass)
+        setting = planned.setting
         self._observers: dict[str, Observer] = {name: one.open(setting) for name, one in planned.diagnostics.items()}
-        self._decoder = Decoder(
-            target=models.target,
-            drafter=models.drafter,
-            chain=planned.chain,
-            draft_chain=planned.draft_chain,
-            drafting=planned.drafting,
-            rule=planned.active.rule,
-            controller=planned.controller,
-            seed=config["seed"],
-            max_tokens=config["max_tokens"],
-            eos_ids=frozenset() if config["ignore_eos"] else models.target.eos_ids,
-            prefill_chunk=config["prefill_chunk"],
-            observers=tuple(self._observers.values()),
-            split=planned.split,
-        )
+        self._decoder = decoder(config, planned, models, tuple(self._observers.values()))
         self._outputs: dict[tuple[int, int], Output] = {}
         self._host_syncs, self._prefill_s = 0, 0.0
         if any(isinstance(observer, TokenRows) for observer in self._observers.values()):

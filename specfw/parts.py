@@ -1,14 +1,15 @@
 """The parts of a run from plain configuration: everything is built and checked before any model is loaded."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from specfw.acceptance.base import AcceptanceRule
-from specfw.diagnostics.base import Diagnostic
+from specfw.diagnostics.base import Diagnostic, Observer, Setting
 from specfw.diagnostics.throughput import Throughput
 from specfw.drafting.base import Drafting
 from specfw.drafting.controllers.base import Controller
+from specfw.generation import Decoder
 from specfw.models.base import LanguageModel, ModelSpec
 from specfw.models.vocabulary import fitted, without_padding
 from specfw.prompts.base import Prompts
@@ -53,6 +54,11 @@ class Plan(NamedTuple):
     def point_mass(self) -> bool:
         """Whether every proposal row is a point mass."""
         return self.drafting.point_mass(self.draft_chain)
+
+    @property
+    def setting(self) -> Setting:
+        """What a diagnostic may know of the run."""
+        return Setting(rule=self.active.rule, point_mass=self.point_mass)
 
 
 class Models(NamedTuple):
@@ -120,6 +126,25 @@ def load(planned: Plan) -> Models:
     drafter = planned.drafter.load("drafter")
     planned.draft_chain.check(target.vocab_size)
     return Models(target, fitted(drafter, target))
+
+
+def decoder(config: Mapping[str, Any], planned: Plan, models: Models, observers: Sequence[Observer] = ()) -> Decoder:
+    """The parts of a run, put together."""
+    return Decoder(
+        target=models.target,
+        drafter=models.drafter,
+        chain=planned.chain,
+        draft_chain=planned.draft_chain,
+        drafting=planned.drafting,
+        rule=planned.active.rule,
+        controller=planned.controller,
+        seed=config["seed"],
+        max_tokens=config["max_tokens"],
+        eos_ids=frozenset() if config["ignore_eos"] else models.target.eos_ids,
+        prefill_chunk=config["prefill_chunk"],
+        observers=observers,
+        split=planned.split,
+    )
 
 
 def _diagnostics(node: Mapping[str, Any]) -> dict[str, Diagnostic]:

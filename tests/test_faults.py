@@ -18,7 +18,8 @@ from kit import iid as iid_model
 GOLDEN = json.loads((Path(__file__).parent / "golden_acceptance_rules.json").read_text())
 WRONG = GOLDEN["known_wrong_rules"]
 RULES = ("stochastic", "block", "sampler_match", "gumbel")
-FITTING = [(fault, name) for fault in FAULTS for name in RULES if FAULTS[fault].fits(rule(name))]
+DECODERS = [fault for fault in FAULTS if not FAULTS[fault].overlapping]
+FITTING = [(fault, name) for fault in DECODERS for name in RULES if FAULTS[fault].fits(rule(name))]
 P, Q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
 UNEVEN = [0.35, 0.3, 0.2, 0.15], [0.65, 0.2, 0.1, 0.05]
 

@@ -12,6 +12,7 @@ from specfw.drafting.base import Drafting
 from specfw.drafting.model import ModelDrafting
 from specfw.generation import Decoder
 from specfw.registry import require
+from specfw.sampling.chain import SamplerChain
 from specfw.verification.exact import Enumerated, Pair, Proposed, enumerate_rule, honest
 from specfw.verification.faults import next_token, proposals, survival
 from specfw.verification.faults.factors import unnoticed
@@ -32,8 +33,10 @@ class Fault:
         rule: the rule with the factor replaced.
         proposed: the proposal law of a pair under it, for the exact bench.
         opened: opens the drafter wrongly, for a live run; None leaves it right.
+        reported: the chain whose rows the drafter hands over in place of those it drew from.
         only: the one rule that has this factor, by id; None for every rule that needs a proposal distribution.
         anywhere: whether rules that draw from the target can have it as well.
+        overlapping: the decoder is right, and its pairs are counted as if neighbours were independent.
     """
 
     name: str
@@ -41,17 +44,19 @@ class Fault:
     rule: Callable[[AcceptanceRule], AcceptanceRule] = _unchanged
     proposed: Callable[[Pair], Proposed] = honest
     opened: proposals.Open | None = None
+    reported: Callable[[SamplerChain], SamplerChain] | None = None
     only: str | None = None
     anywhere: bool = False
+    overlapping: bool = False
 
     def fits(self, rule: AcceptanceRule) -> bool:
         """Whether `rule` has the factor at all."""
         ratio = rule.needs is Needs.PROPOSAL_DISTRIBUTION
         return rule.id == self.only if self.only else rule.preserves_target and (ratio or self.anywhere)
 
-    def enumerate(self, rule: AcceptanceRule, pair: Pair) -> Enumerated:
-        """The exact law of the faulty decoder."""
-        return enumerate_rule(self.rule(rule), pair, proposed=self.proposed(pair))
+    def enumerate(self, rule: AcceptanceRule, pair: Pair, proposed: Proposed | None = None) -> Enumerated:
+        """The exact law of the faulty decoder; `proposed` where the pair's own chains say what is reported."""
+        return enumerate_rule(self.rule(rule), pair, proposed=proposed or self.proposed(pair))
 
     def inject(self, decoder: Decoder) -> Decoder:
         """The decoder with the fault, which goes on reporting the right rule's law."""
@@ -60,11 +65,12 @@ class Fault:
         return replace(decoder, rule=rule, drafting=self._drafting(decoder.drafting))
 
     def _drafting(self, drafting: Drafting) -> Drafting:
-        if self.opened is None:
+        opened = proposals.scored_by(self.reported) if self.reported else self.opened
+        if opened is None:
             return drafting
         require("task.fault", isinstance(drafting, ModelDrafting), "one that drafting=model can have", self.name)
         assert isinstance(drafting, ModelDrafting)
-        return proposals.Misdrafting(inner=drafting, opened=self.opened)
+        return proposals.Misdrafting(inner=drafting, opened=opened)
 
 
 FAULTS = {
@@ -96,6 +102,7 @@ FAULTS = {
             name="shared_noise",
             what="the recovered token races on the noise that proposed the rejected one",
             rule=next_token.shared_noise,
+            opened=proposals.racing_drafts,
         ),
         Fault(name="accept_all", what="the coin is always 0", rule=survival.accept_all),
         Fault(
@@ -138,13 +145,13 @@ FAULTS = {
             name="raw_q",
             what="drafts are drawn after the chain and scored by the model's own softmax",
             proposed=proposals.filtered_draws,
-            opened=proposals.raw_rows,
+            reported=proposals.raw,
         ),
         Fault(
             name="q_before_filters",
             what="drafts are drawn after the truncations and scored before them",
             proposed=proposals.filtered_draws,
-            opened=proposals.unfiltered_rows,
+            reported=proposals.unfiltered,
         ),
         Fault(
             name="greedy_draft_soft_q",
@@ -157,6 +164,12 @@ FAULTS = {
             what="a draft token is thrown away after it was drawn, because it is improbable",
             proposed=proposals.discarded_draws,
             opened=proposals.without_the_unsure,
+        ),
+        Fault(
+            name="overlapping_pairs",
+            what="every two neighbours are counted as a pair: in the statistics, the decoder is right",
+            anywhere=True,
+            overlapping=True,
         ),
     )
 }

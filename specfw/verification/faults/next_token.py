@@ -1,10 +1,10 @@
 """Wrong draws of the token after the accepted ones."""
 
-from specfw.acceptance.base import AcceptanceRule, Needs, given
+from specfw.acceptance.base import AcceptanceRule, given
 from specfw.acceptance.gumbel import given_other
 from specfw.acceptance.stochastic import Stochastic
 from specfw.distribution import Categorical
-from specfw.randomness import Noise
+from specfw.randomness import Noise, Stream, gumbels, keys
 from specfw.summation import block_sum, running_sum
 from specfw.types import Block, Verdict
 from specfw.verification.faults.factors import replaced
@@ -67,11 +67,19 @@ def shared_noise(rule: AcceptanceRule) -> AcceptanceRule:
     def decide(self: AcceptanceRule, block: Block, noise: Noise) -> Verdict:
         made = rule.decide(block, noise)
         row, _ = rule.next_token(block, made.accepted)
-        count = block.tokens.shape[1]
-        reused = mx.take_along_axis(noise.target(range(count + 1)), made.accepted[:, None, None], axis=1)[:, 0]
-        return made._replace(token=mx.where(made.accepted < block.lengths, row.race(reused), made.token))
+        rejected = made.accepted < block.lengths
+        proposed = mx.stack([proposing(noise, offset) for offset in range(block.tokens.shape[1])], axis=1)
+        place = mx.where(rejected, made.accepted, 0)[:, None, None]
+        reused = mx.take_along_axis(proposed, place, axis=1)[:, 0]
+        return made._replace(token=mx.where(rejected, row.race(reused), made.token))
 
-    return replaced(rule, residual=residual, decide=decide, needs=Needs.SHARED_NOISE)  # type: ignore[arg-type]
+    return replaced(rule, residual=residual, decide=decide)
+
+
+def proposing(noise: Noise, offset: int) -> mx.array:
+    """[B, V] the Gumbel noise on which a draft token of this fault races, fresh in every round."""
+    key = keys(noise.seed, Stream.DRAFT, noise.prompt, noise.sample, noise.position + offset, noise.round)
+    return gumbels(key, noise.vocab_size)
 
 
 def _residual(rule: AcceptanceRule, block: Block, n: mx.array) -> Categorical:

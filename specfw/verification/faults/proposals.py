@@ -10,6 +10,7 @@ from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Ints, Proposal
 from specfw.verification.exact import Doubles, Pair, Proposed, all_blocks, honest, joint
+from specfw.verification.faults.next_token import proposing
 
 import mlx.core as mx
 import numpy as np
@@ -48,20 +49,29 @@ class Misdrafting(Drafting):
         return self.opened(self.inner, start)
 
 
-def raw_rows(drafting: ModelDrafting, start: Start) -> DraftSession:
-    """Reports the model's own softmax, before the whole chain."""
-    return ModelSession(drafting, start, reported=replace(start.chain, steps=()))
+def raw(chain: SamplerChain) -> SamplerChain:
+    """No step at all: the model's own softmax."""
+    return replace(chain, steps=())
 
 
-def unfiltered_rows(drafting: ModelDrafting, start: Start) -> DraftSession:
-    """Reports the rows before the chain's truncations."""
-    steps = tuple(step for step in start.chain.steps if step[0] not in TRUNCATIONS)
-    return ModelSession(drafting, start, reported=replace(start.chain, steps=steps))
+def unfiltered(chain: SamplerChain) -> SamplerChain:
+    """The chain without its truncations."""
+    return replace(chain, steps=tuple(step for step in chain.steps if step[0] not in TRUNCATIONS))
+
+
+def scored_by(reported: Callable[[SamplerChain], SamplerChain]) -> Open:
+    """Opens a session that draws after the whole chain and reports the rows of another."""
+    return lambda drafting, start: ModelSession(drafting, start, reported=reported(start.chain))
 
 
 def argmax_drafts(drafting: ModelDrafting, start: Start) -> DraftSession:
     """Takes the argmax and reports the soft row."""
     return ModelSession(drafting, start, draw=lambda row, *_: row.argmax())
+
+
+def racing_drafts(drafting: ModelDrafting, start: Start) -> DraftSession:
+    """Draws rightly, on noise that the rule is going to use again."""
+    return ModelSession(drafting, start, draw=lambda row, noise, offset: row.race(proposing(noise, offset)[:, None]))
 
 
 def without_the_unsure(drafting: ModelDrafting, start: Start) -> DraftSession:

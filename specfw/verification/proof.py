@@ -1,0 +1,216 @@
+"""One configuration put to the proof: enumerated, sampled, tried token by token, and tried with every fault."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, final
+
+from specfw.diagnostics.base import Floats
+from specfw.generation import Decoder
+from specfw.models.cycle import Cycle
+from specfw.models.iid import Iid
+from specfw.models.markov import Markov
+from specfw.parts import Models, Plan
+from specfw.sampling.chain import SamplerChain
+from specfw.verification.asking import draft_tokens, pair_of, rows_after
+from specfw.verification.exact import Enumerated, Pair, declared, enumerate_rule, honest, joint, total_variation
+from specfw.verification.faults import FAULTS, Fault
+from specfw.verification.fits import Tested, examined, rows_by_last_token
+from specfw.verification.power import FirstSeen, Seen, exact_effects, rejecting, would_need
+from specfw.verification.promises import Promise, promises
+from specfw.verification.sample import Sample, draw
+
+import numpy as np
+
+EXACT = 1e-9
+RUN_TOKENS, RUN_SEQUENCES = 4096, 8
+"""Of the small run in which it is seen how soon a run's own verdict notices a fault."""
+
+
+class Exact(NamedTuple):
+    """The exact bench on this pair.
+
+    Attributes:
+        draft_tokens: K that was enumerated.
+        total_variation: of K + 1 emitted tokens from the target's own law.
+        impossible: largest probability of a text that the target cannot write.
+        expected_accepted: mean accepted draft tokens of a round.
+    """
+
+    draft_tokens: int
+    total_variation: float
+    impossible: float
+    expected_accepted: float
+
+    @property
+    def held(self) -> bool:
+        """Whether the law is the target's, to rounding."""
+        return self.total_variation < EXACT and self.impossible == 0
+
+
+class Proof(NamedTuple):
+    """Everything that was tried.
+
+    Attributes:
+        rule: id of the rule that ran.
+        fault: name of the injected fault, None in a right run.
+        alpha: of all statistical checks together.
+        exact: the exact bench, None where it cannot enumerate.
+        tests: the statistical checks.
+        promises: what is equal or not.
+        run: log10 e-values of a run's own verdict over the sample, by check.
+        power: the faults that were tried.
+        tokens: of the sample.
+        mean_accepted_len: over the sample.
+    """
+
+    rule: str
+    fault: str | None
+    alpha: float
+    exact: Exact | None
+    tests: tuple[Tested, ...]
+    promises: tuple[Promise, ...]
+    run: dict[str, int]
+    power: tuple[Seen, ...]
+    tokens: int
+    mean_accepted_len: float
+
+    @property
+    def rejected_by(self) -> tuple[str, ...]:
+        """The names of everything that did not hold."""
+        broken = tuple(one.name for one in self.promises if not one.held)
+        enumerated = ("exact bench",) if self.exact and not self.exact.held else ()
+        return (*enumerated, *rejecting(self.tests, self.alpha), *broken, *(f"run: {name}" for name in self.run))
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything held."""
+        return not self.rejected_by
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A loaded configuration on which proofs are made.
+
+    Attributes:
+        planned: its components.
+        decoder: its parts, put together.
+        prompt: ids of the prompt.
+        samples: sequences of a sample.
+        alpha: of all statistical checks of one sample together.
+        greedy: the target's chain at temperature 0.
+    """
+
+    planned: Plan
+    decoder: Decoder
+    prompt: Sequence[int]
+    samples: int
+    alpha: float
+    greedy: SamplerChain
+    rows: Floats | None = field(init=False)
+    pair: Pair | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", self._rows())
+        object.__setattr__(self, "pair", self._pair())
+
+    def prove(self, fault: Fault | None, *, power: bool) -> Proof:
+        """Everything about the configuration, or about it with a fault."""
+        decoder = fault.inject(self.decoder) if fault else self.decoder
+        sample, tests, follower = self._sampled(decoder, fault)
+        return Proof(
+            rule=self.decoder.rule.id,
+            fault=fault and fault.name,
+            alpha=self.alpha,
+            exact=self._exact(fault),
+            tests=tuple(tests),
+            promises=tuple(promises(decoder, self.prompt, sample, self.greedy)),
+            run=follower.after,
+            power=tuple(self._tried(one) for one in self._fitting()) if power and not fault else (),
+            tokens=sample.size,
+            mean_accepted_len=float(np.mean(sample.accepted)) if len(sample.accepted) else float("nan"),
+        )
+
+    def _fitting(self) -> Iterator[Fault]:
+        """The faults that this rule and these chains can have."""
+        chain = self.decoder.draft_chain
+        for fault in FAULTS.values():
+            if fault.fits(self.decoder.rule) and (fault.reported is None or fault.reported(chain) != chain):
+                yield fault
+
+    def _sampled(self, decoder: Decoder, fault: Fault | None) -> tuple[Sample, list[Tested], FirstSeen]:
+        follower = FirstSeen(self.planned.setting)
+        sample = draw(decoder, self.prompt, self.samples, [follower])
+        stops = self.decoder.rule.stops_at_rejection
+        return sample, examined(sample, self.rows, stops, overlapping=bool(fault and fault.overlapping)), follower
+
+    def _tried(self, fault: Fault) -> Seen:
+        """One fault of the power arm: in a few sequences, as a run sees it, and in the whole sample."""
+        decoder = fault.inject(self.decoder)
+        alone = FirstSeen(self.planned.setting)
+        draw(replace(decoder, max_tokens=RUN_TOKENS // RUN_SEQUENCES), self.prompt, RUN_SEQUENCES, [alone])
+        sample, tests, follower = self._sampled(decoder, fault)
+        found = None if self.pair is None or fault.overlapping else self._enumerated(fault, self.pair)
+        effects = [] if found is None or self.pair is None else exact_effects(found.emitted, self.pair)
+        return Seen(
+            fault=fault.name,
+            what=fault.what,
+            by=(*rejecting(tests, self.alpha), *(["support"] if (sample.p <= 0).any() else [])),
+            by_run={**follower.after, **alone.after},
+            tokens=sample.size,
+            would_need=would_need(effects, sample.size / sample.rounds, self.alpha / len(tests)),
+            exact=None if found is None or self.pair is None else total_variation(found.emitted, joint(self.pair.p)),
+        )
+
+    def _enumerated(self, fault: Fault, pair: Pair) -> Enumerated:
+        """The fault on this pair; what a drafter wrongly reports is what its own chain says."""
+        rule, drafter, law = self.decoder.rule, self.decoder.drafter, fault.proposed(pair)
+        if fault.reported is not None and drafter is not None:
+            reported = rows_after(drafter, fault.reported(self.decoder.draft_chain), self.prompt, pair.draft_tokens)
+            law = honest(pair)._replace(rows=reported)
+        return fault.enumerate(rule, pair, law)
+
+    def _exact(self, fault: Fault | None) -> Exact | None:
+        if self.pair is None:
+            return None
+        rule = self.decoder.rule
+        found = self._enumerated(fault, self.pair) if fault else enumerate_rule(rule, self.pair)
+        law = joint(declared(rule, self.pair))
+        impossible = float(found.emitted[law == 0].max(initial=0.0))
+        return Exact(self.pair.draft_tokens, total_variation(found.emitted, law), impossible, found.expected_accepted)
+
+    def _rows(self) -> Floats | None:
+        chain, target = self.decoder.chain, self.planned.target
+        last = isinstance(target, Iid | Cycle) or (isinstance(target, Markov) and target.order == 1)
+        if not last or chain.needs_history or chain.needs_coin:
+            return None
+        return rows_by_last_token(self.decoder.target, chain)
+
+    def _pair(self) -> Pair | None:
+        count = draft_tokens(self.decoder, self.decoder.controller.open().next()) if self.decoder.drafter else 0
+        return pair_of(self.decoder, self.prompt, count) if count else None
+
+
+def bench(config: Mapping[str, Any], planned: Plan, models: Models, decoder: Decoder, **sizes: Any) -> Bench:
+    """The bench of a configuration.
+
+    Args:
+        config: plain, resolved.
+        planned: its components.
+        models: loaded.
+        decoder: its parts, put together.
+        sizes: `samples` and `alpha` of `Bench`.
+    """
+    cold = {
+        **config["sampler"],
+        "temperature": {"value": 0.0},
+        "xtc": {**config["sampler"].get("xtc", {}), "probability": 0.0},
+    }
+    prompt = planned.prompts.encode(models.target)[0].ids
+    return Bench(
+        planned=planned,
+        decoder=replace(decoder, observers=(), split=False),
+        prompt=prompt,
+        greedy=SamplerChain.from_config(cold, "sampler"),
+        **sizes,
+    )
