@@ -9,9 +9,11 @@ from specfw.acceptance.base import AcceptanceRule
 from specfw.counting import Tally, outcomes
 from specfw.diagnostics.base import Observer
 from specfw.diagnostics.tokens import TokenRows
+from specfw.drafting.controllers.base import Costs
 from specfw.errors import FailedCheckError
 from specfw.generation import Generation
 from specfw.models.base import Progress
+from specfw.models.cost import forward_cost
 from specfw.models.memory import Estimate, estimate, wired
 from specfw.parts import Models, Plan, decoder, load, plan
 from specfw.prompts.base import Encoded
@@ -24,6 +26,7 @@ from specfw.types import Batch, Outcome
 import numpy as np
 
 LARGEST_BATCH = 1024
+COST_REPEATS = 5
 
 
 class _Sequence(NamedTuple):
@@ -67,6 +70,7 @@ def run(
     digest = open_record(record, config, unresolved or config, planned, models, encoded)
     if needed.peak_bytes:
         record.event("memory_estimated", **needed.record())
+    planned = _costed(planned, models, encoded, record)
     under_way = _Run(config, planned, models, record, write, progress or record.progress)
     facts = {"digest": digest, "seed": config["seed"], "interrupted": False}
     try:
@@ -80,6 +84,21 @@ def run(
         under_way.close({**facts, "error": str(error)}, broken=isinstance(error, FailedCheckError))
         raise
     return under_way.close(facts)
+
+
+def _costed(planned: Plan, models: Models, encoded: Sequence[Encoded], record: Record) -> Plan:
+    """The plan with a controller that knows what forward passes cost, measured now if it asks and stored."""
+    context = max(len(one.ids) for one in encoded)
+
+    def measure(rows: int) -> Costs:
+        assert models.drafter is not None
+        counts = sorted({1, 2, 3, 5, 9, 17, rows} & set(range(1, rows + 1)))
+        target = forward_cost(models.target, counts, context, COST_REPEATS)
+        costs = Costs(target, forward_cost(models.drafter, [1], context, COST_REPEATS)[1])
+        record.event("forward_cost_measured", curve=sorted(target.items()), draft_step_s=costs.draft_step_s)
+        return costs
+
+    return planned._replace(controller=planned.controller.costed(measure)) if models.drafter else planned
 
 
 def read(models: Models, encoded: Sequence[Encoded], config: Mapping[str, Any]) -> Estimate:

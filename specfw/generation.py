@@ -4,21 +4,21 @@ Of n committed tokens the target's cache holds n - 1 before a round and n + e - 
 the drafter's holds at most n - 2, and n + e - 2 after a round it ran in. Both are rewound by K + 1 - e.
 """
 
+import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from specfw.acceptance._guard import SURVIVAL, TARGET_ROW, explain, faults
-from specfw.acceptance.base import AcceptanceRule, Needs
+from specfw.acceptance.base import Needs
 from specfw.counting import Decided, cut
+from specfw.decoder import Decoder
 from specfw.diagnostics._phases import Phases
-from specfw.diagnostics.base import Floats, Observer
-from specfw.drafting.base import Drafting, DraftSession, Start
-from specfw.drafting.controllers.base import Controller
+from specfw.diagnostics.base import Floats
+from specfw.drafting.base import DraftSession, Judge, Start
 from specfw.errors import FailedCheckError
-from specfw.models.base import LanguageModel, Progress, prefill, unheard
+from specfw.models.base import Progress, prefill, unheard
 from specfw.randomness import Noise
-from specfw.sampling.chain import SamplerChain
 from specfw.types import Batch, Block, History, Ints, Outcome, Proposal, Round
 
 import mlx.core as mx
@@ -29,41 +29,6 @@ import numpy.typing as npt
 def keep_all(row: int, tokens: Ints) -> tuple[int, bool]:
     """Listener that stops at nothing."""
     return len(tokens), False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decoder:
-    """The parts of a run, put together.
-
-    Attributes:
-        target: the model that decides.
-        drafter: the model that drafts, if one does.
-        chain: the target's sampler chain.
-        draft_chain: the drafter's.
-        drafting: how drafts are made.
-        rule: the active acceptance rule.
-        controller: of the draft length.
-        seed: of the run.
-        max_tokens: emitted tokens a sequence at most.
-        eos_ids: ids that end a sequence; empty to ignore them.
-        prefill_chunk: tokens of a prompt evaluated at once.
-        observers: the enabled diagnostics.
-        split: time draft, verify and decide apart, at two more evaluations a round.
-    """
-
-    target: LanguageModel
-    drafter: LanguageModel | None
-    chain: SamplerChain
-    draft_chain: SamplerChain
-    drafting: Drafting
-    rule: AcceptanceRule
-    controller: Controller
-    seed: int
-    max_tokens: int
-    eos_ids: frozenset[int]
-    prefill_chunk: int = 512
-    observers: Sequence[Observer] = ()
-    split: bool = False
 
 
 @dataclass(kw_only=True)
@@ -99,7 +64,7 @@ class Generation:
         self._cache = decoder.target.new_cache(size)
         start = Start(decoder.drafter, decoder.draft_chain, self.batch.prompts, decoder.prefill_chunk, shared)
         self._session: DraftSession = decoder.drafting.open(start)
-        self._controller = decoder.controller.open()
+        self._controller = decoder.controller.open(size)
 
     @property
     def cache_lengths(self) -> tuple[Ints, Ints | None]:
@@ -132,8 +97,8 @@ class Generation:
     def _round(self, number: int) -> Outcome:
         began = time.perf_counter()
         budget = self.decoder.max_tokens - (self.lengths - self._prompt_lengths) - 1
-        count = self._controller.next() if self.decoder.drafting.proposes else 0
-        own = np.where(self.finished, 0, np.minimum(count, budget))
+        counts = self._controller.next() if self.decoder.drafting.proposes else 0
+        own = np.where(self.finished, 0, np.minimum(counts, budget))
         phases = Phases(self.decoder.split)
         decided, traces = self._evaluate(self._graph(number, own, phases))
         phases.mark()
@@ -145,7 +110,7 @@ class Generation:
         return outcome
 
     def _graph(self, number: int, own: Ints, phases: Phases) -> Round:
-        decoder, batch, count = self.decoder, self.batch, int(own.max())
+        decoder, batch, most = self.decoder, self.batch, int(own.max())
         noise = Noise(
             seed=decoder.seed,
             prompt=batch.prompt,
@@ -156,7 +121,8 @@ class Generation:
         )
         committed = tuple(row[:length] for row, length in zip(self.tokens, self.lengths, strict=True))
         nothing = Proposal(mx.zeros((len(committed), 0), dtype=mx.int32), None)
-        drafts, rows, shorter = self._session.propose(committed, count, noise) if count else nothing
+        proposal = self._session.propose(committed, most, noise, self._judge(own)) if most else nothing
+        (drafts, rows, shorter), count = proposal, proposal.tokens.shape[1]
         phases.mark(drafts)
         newest = mx.array(np.stack([row[-1:] for row in committed]).astype(np.int32))
         logits = decoder.target.forward(mx.concatenate([newest, drafts], axis=1), self._cache)
@@ -170,6 +136,18 @@ class Generation:
         kept = mx.arange(count + 1) < verdict.accepted[:, None]
         emitted = mx.where(kept, mx.pad(drafts, [(0, 0), (0, 1)]), verdict.token[:, None])
         return Round(block, verdict, logits, emitted)
+
+    def _judge(self, own: Ints) -> Judge | None:
+        """Asks the controller which rows draft on, where it stops inside a block; own K ends a row as well."""
+        if not self._controller.stops_inside:
+            return None
+        wanted = itertools.count(2)
+
+        def judge(q: mx.array) -> npt.NDArray[np.bool_]:
+            self.host_syncs += 1
+            return self._controller.goes_on(np.array(q)) & (own >= next(wanted))
+
+        return judge
 
     def _evaluate(self, graph: Round) -> tuple[Decided, list[list[Floats]]]:
         """The one evaluation of a round."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from specfw.acceptance.base import AcceptanceRule
+from specfw.decoder import Decoder
 from specfw.diagnostics.base import Diagnostic, Observer, Setting
 from specfw.diagnostics.throughput import Throughput
 from specfw.drafting.base import Drafting
 from specfw.drafting.controllers.base import Controller
-from specfw.generation import Decoder
 from specfw.models.base import LanguageModel, ModelSpec
 from specfw.models.vocabulary import fitted, without_padding
 from specfw.prompts.base import Prompts

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specfw.acceptance.base import AcceptanceRule
+from specfw.decoder import Decoder
 from specfw.drafting.controllers.base import Controller, DraftLength
 from specfw.drafting.controllers.constant import Constant
 from specfw.drafting.model import ModelDrafting
 from specfw.drafting.none import NoDrafting
-from specfw.generation import Decoder, Generation
+from specfw.generation import Generation
 from specfw.models.base import LanguageModel
 from specfw.models.checkpoint import Checkpoint
 from specfw.models.cycle import Cycle
@@ -61,16 +62,20 @@ class Scripted(Controller):
 
     script: Sequence[int]
 
-    def open(self):
-        return _Scripted(self.script)
+    @property
+    def longest(self):
+        return max(self.script)
+
+    def open(self, rows):
+        return _Scripted(self.script, rows)
 
 
 class _Scripted(DraftLength):
-    def __init__(self, script):
-        self._next = itertools.cycle(script)
+    def __init__(self, script, rows):
+        self._next, self._rows = itertools.cycle(script), rows
 
     def next(self):
-        return next(self._next)
+        return np.full(self._rows, next(self._next))
 
     def observe(self, outcome):
         pass

@@ -18,6 +18,7 @@ LAYERS = (
     ("experiment",),
     ("parts", "provenance", "summary", "transcript"),
     ("generation", "recording"),
+    ("decoder",),
     ("diagnostics", "resolution"),
     ("drafting", "counting"),
     ("acceptance", "sampling", "models", "prompts"),
@@ -26,7 +27,7 @@ LAYERS = (
     ("summation",),
     ("registry", "backend", "errors", "files"),
 )
-SIBLINGS = LAYERS[8]
+SIBLINGS = LAYERS[9]
 """These stand side by side and do not see each other."""
 
 ONLY = {

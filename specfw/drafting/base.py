@@ -6,15 +6,19 @@ did not run, and at a one-token prompt), and it is fed tokens m .. n - 1 before 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from specfw.models.base import LanguageModel
 from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Ints, Proposal
 
+import mlx.core as mx
 import numpy as np
+import numpy.typing as npt
+
+Judge: TypeAlias = Callable[[mx.array], npt.NDArray[np.bool_]]
 
 
 class Start(NamedTuple):
@@ -43,13 +47,14 @@ class DraftSession(ABC):
         """Take in the prompt, evaluating once a chunk; yields the tokens taken in so far."""
 
     @abstractmethod
-    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise) -> Proposal:
-        """A lazy proposal of `count` >= 1 tokens for every row.
+    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise, judge: Judge | None = None) -> Proposal:
+        """A lazy proposal of `count` >= 1 tokens for every row, or of fewer where `judge` ends it.
 
         Args:
             committed: B integer arrays, prompt + emitted tokens.
             count: the round's K.
             noise: the round's draws.
+            judge: asked after every token but the last, with its probabilities [B]; says which rows go on [B].
         """
 
     @abstractmethod

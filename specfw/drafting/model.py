@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from specfw.distribution import Categorical, stacked
-from specfw.drafting.base import Drafting, DraftSession, Start, tail
+from specfw.drafting.base import Drafting, DraftSession, Judge, Start, tail
 from specfw.models.base import prefill
 from specfw.randomness import Noise
 from specfw.registry import register
@@ -84,11 +84,12 @@ class ModelSession(DraftSession):
     def prefill(self) -> Iterator[int]:
         return prefill(self._model, self._cache, self._start.prompts[:, :-2], self._start.chunk)
 
-    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise) -> Proposal:
+    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise, judge: Judge | None = None) -> Proposal:
         owed, self._filling = tail(committed, self._cache.lengths)
         feed = mx.array(owed.astype(np.int32))
         tokens: list[mx.array] = []
         rows: list[Categorical] = []
+        going, lengths = np.ones(len(committed), dtype=np.bool_), np.zeros(len(committed), dtype=np.int32)
         for offset in range(count):
             logits = self._model.forward(feed, self._cache)[:, -1:]
             drafted = mx.concatenate(tokens, axis=1) if tokens else mx.zeros((len(committed), 0), dtype=mx.int32)
@@ -98,8 +99,13 @@ class ModelSession(DraftSession):
             feed = self._draw(row, noise, offset)
             tokens.append(feed)
             rows.append(row if self._reported is None else self._reported.distribution(logits, *scene))
-        drafts = mx.concatenate(tokens, axis=1)
-        return Proposal(drafts, stacked(rows) if self._drafting.report_distribution else None)
+            lengths += going
+            if judge is not None and offset + 1 < count:
+                going &= judge(row.at(feed)[:, 0])
+                if not going.any():
+                    break
+        reported = stacked(rows) if self._drafting.report_distribution else None
+        return Proposal(mx.concatenate(tokens, axis=1), reported, None if judge is None else mx.array(lengths))
 
     def _row(self, logits: mx.array, history: History, coin: mx.array | None) -> Categorical:
         row = self._start.chain.distribution(logits, history, coin)

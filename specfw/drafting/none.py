@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, final
 
-from specfw.drafting.base import Drafting, DraftSession, Start
+from specfw.drafting.base import Drafting, DraftSession, Judge, Start
 from specfw.randomness import Noise
 from specfw.registry import register
 from specfw.sampling.chain import SamplerChain
@@ -39,7 +39,7 @@ class _Nothing(DraftSession):
     def prefill(self) -> Iterator[int]:
         return iter(())
 
-    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise) -> Proposal:
+    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise, judge: Judge | None = None) -> Proposal:
         raise ValueError("drafting=none proposes nothing")
 
     def rewind(self, counts: Ints) -> None:

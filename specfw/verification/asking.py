@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
+from specfw.decoder import Decoder
 from specfw.distribution import Dense
-from specfw.generation import Decoder
 from specfw.models.base import LanguageModel
 from specfw.sampling.chain import SamplerChain
 from specfw.types import History

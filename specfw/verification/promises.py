@@ -7,8 +7,8 @@ from typing import NamedTuple
 from specfw.acceptance._draws import TargetDrawRule
 from specfw.acceptance._plain import Plain
 from specfw.acceptance.greedy_argmax import GreedyArgmax
+from specfw.decoder import Decoder
 from specfw.drafting.none import NoDrafting
-from specfw.generation import Decoder
 from specfw.randomness import SEED_LIMIT
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Ints

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
+from specfw.decoder import Decoder
 from specfw.diagnostics.base import Floats
-from specfw.generation import Decoder
 from specfw.models.cycle import Cycle
 from specfw.models.iid import Iid
 from specfw.models.markov import Markov
@@ -187,7 +187,7 @@ class Bench:
         return rows_by_last_token(self.decoder.target, chain)
 
     def _pair(self) -> Pair | None:
-        count = draft_tokens(self.decoder, self.decoder.controller.open().next()) if self.decoder.drafter else 0
+        count = draft_tokens(self.decoder, self.decoder.controller.longest) if self.decoder.drafter else 0
         return pair_of(self.decoder, self.prompt, count) if count else None
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, final
 
+from specfw.decoder import Decoder
 from specfw.diagnostics.base import Floats, Observer
-from specfw.generation import Decoder, Generation
+from specfw.generation import Generation
 from specfw.randomness import Stream, keys, uniforms
 from specfw.types import Batch, Ints, Outcome, Round
 

@@ -5,7 +5,11 @@ from typing import final
 
 from specfw.drafting.controllers.base import Controller, DraftLength
 from specfw.registry import register, require
-from specfw.types import Outcome
+from specfw.types import Ints, Outcome
+
+import numpy as np
+
+MOST = 64
 
 
 @final
@@ -21,19 +25,23 @@ class Constant(Controller):
     num_draft_tokens: int = 4
 
     def __post_init__(self) -> None:
-        require("num_draft_tokens", 0 <= self.num_draft_tokens <= 64, "in [0, 64]", self.num_draft_tokens)  # noqa: PLR2004
+        require("num_draft_tokens", 0 <= self.num_draft_tokens <= MOST, f"in [0, {MOST}]", self.num_draft_tokens)
 
-    def open(self) -> DraftLength:
-        return _Constant(self.num_draft_tokens)
+    @property
+    def longest(self) -> int:
+        return self.num_draft_tokens
+
+    def open(self, rows: int) -> DraftLength:
+        return _Constant(np.full(rows, self.num_draft_tokens))
 
 
 @final
 class _Constant(DraftLength):
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, counts: Ints) -> None:
+        self._counts = counts
 
-    def next(self) -> int:
-        return self._count
+    def next(self) -> Ints:
+        return self._counts
 
     def observe(self, outcome: Outcome) -> None:
         pass

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from specfw.acceptance.base import AcceptanceRule, Needs
+from specfw.decoder import Decoder
 from specfw.drafting.base import Drafting
 from specfw.drafting.model import ModelDrafting
-from specfw.generation import Decoder
 from specfw.registry import require
 from specfw.sampling.chain import SamplerChain
 from specfw.verification.exact import Enumerated, Pair, Proposed, enumerate_rule, honest

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
-from specfw.drafting.base import Drafting, DraftSession, Start
+from specfw.drafting.base import Drafting, DraftSession, Judge, Start
 from specfw.drafting.model import ModelDrafting, ModelSession
 from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
@@ -87,8 +87,8 @@ class _Discarding(DraftSession):
     def prefill(self) -> Iterator[int]:
         return self._inner.prefill()
 
-    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise) -> Proposal:
-        proposal = self._inner.propose(committed, count, noise)
+    def propose(self, committed: tuple[Ints, ...], count: int, noise: Noise, judge: Judge | None = None) -> Proposal:
+        proposal = self._inner.propose(committed, count, noise, judge)
         assert proposal.rows is not None
         sure = (proposal.rows.at(proposal.tokens) >= CONFIDENT).astype(mx.int32)
         return proposal._replace(lengths=mx.cumprod(sure, axis=1).sum(axis=1))
