@@ -1,8 +1,8 @@
-"""What a terminal shows on stderr: a bar while a long prompt is taken in, and the table at the end of a run."""
+"""What a terminal shows on stderr: a bar while a long prompt is taken in, and the tables at the end of a run."""
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from specfw.models.base import Progress
@@ -51,27 +51,38 @@ def prompt_bar() -> Iterator[Progress | None]:
 
 
 def show(summary: Summary) -> None:
-    """Print the table of checks, if there was anything to check, and where the record is."""
+    """Print the table of checks and the scoreboard, if there was anything to check, and where the record is."""
     # a log file has no width of its own: wide enough that no row breaks
     width = None if sys.stderr.isatty() else _LOG_WIDTH
     console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
     rows = list(_rows(summary))
     console.print(_title(summary), soft_wrap=True)
     if rows:
-        console.print(_table(rows))
+        console.print(_table(("check", "measured", "law", "n", "z", "log10 e"), rows))
+    scores = summary.numbers["diagnostics"].get("scoreboard", {})
+    if len(scores) > 1:
+        console.print(_table(("accepted a round, on this run's blocks", "law", "less own", "s.e."), _scores(scores)))
     for sentence in _over_prompts(summary):
         console.print(sentence, soft_wrap=True)
     if summary.folder is not None:
         console.print(f"record: {summary.folder}", soft_wrap=True)
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Table:
+def _table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
-    for name in ("check", "measured", "law", "n", "z", "log10 e"):
-        table.add_column(name, justify="left" if name == "check" else "right")
+    for place, name in enumerate(names):
+        table.add_column(name, justify="right" if place else "left")
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _scores(scores: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
+    """The rules by what they would have accepted; the run's own is not compared with itself."""
+    own, *_ = scores
+    for name, found in sorted(scores.items(), key=lambda entry: entry[1]["mean_accepted_len"]):
+        compared = ("difference", "standard_error") if name != own else ()
+        yield name, _number(found["mean_accepted_len"], 4), *(_number(found[key], 4) for key in compared)
 
 
 def _over_prompts(summary: Summary) -> Iterator[str]:
