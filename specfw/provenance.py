@@ -46,7 +46,7 @@ def open_record(
     record.write(CONFIG, yaml.safe_dump(plain({**unresolved, "acceptance": rule}), sort_keys=False, allow_unicode=True))
     bound = {"blas": backend.blas, "threads": backend.threads}
     resolved = {**config, "acceptance": rule, "backend": bound}
-    digest = _digest(resolved)
+    digest = digest_of(resolved)
     for warning in backend.warnings:
         record.warn("backend", warning=warning)
     if sys.platform.startswith("linux") and not shutil.which("g++"):
@@ -67,7 +67,7 @@ def open_record(
         models={role: model and model.fingerprint() for role, model in models._asdict().items()},
         prompts=len(prompts),
         plugins=registry.plugins(),
-        prompts_digest=_digest([(prompt.index, prompt.ids) for prompt in prompts]),
+        prompts_digest=digest_of([(prompt.index, prompt.ids) for prompt in prompts]),
         config=resolved,
     )
     _notes(record, planned, models, prompts)
@@ -93,7 +93,8 @@ def _notes(record: Record, planned: Plan, models: Models, prompts: Sequence[Enco
         record.event("draft_chain_differs", draft_chain=planned.draft_chain.describe())
 
 
-def _digest(value: Any) -> str:
+def digest_of(value: Any) -> str:
+    """SHA-256 of plain values, as records name them."""
     return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
 
 

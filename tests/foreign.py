@@ -36,7 +36,7 @@ def plain(prompt, length, seed, **settings):
     return [int(token) for token, _ in steps]
 
 
-def speculative(prompt, length, seed, draft_tokens, **settings):
+def speculative(prompt, length, seed, draft_tokens, drafter="drafter", **settings):
     """Ids of its speculative_generate_step, whose XTC has one coin for a verified block."""
     from mlx_lm.generate import speculative_generate_step
 
@@ -44,7 +44,7 @@ def speculative(prompt, length, seed, draft_tokens, **settings):
     steps = speculative_generate_step(
         mx.array(list(prompt)),
         module("target"),
-        module("drafter"),
+        module(drafter),
         num_draft_tokens=draft_tokens,
         max_tokens=length,
         sampler=sampler(**settings),

@@ -85,7 +85,7 @@ class CommandLineJob:
         holds = checked(plain(tree, self.words))
         require_bound(holds.config["backend"])
         if not _start(holds, folder, None).passed:
-            raise FailedCheckError(f"a check of the run failed, its record is {folder / 'summary.json'}")
+            raise FailedCheckError(f"a check of the run failed, its record is in {folder}")
 
 
 def _start(holds: Checked, folder: Path, acceptance: str | None) -> Outcome:

@@ -1,0 +1,102 @@
+"""Texts of a run of ours: its record says what they claim, and must still be true of models and prompts."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specfw import registry
+from specfw.parts import Models
+from specfw.prompts.base import Encoded
+from specfw.provenance import digest_of
+from specfw.recording import EVENTS, TOKENS, plain
+from specfw.registry import require
+from specfw.verification.audit.claim import Claim
+from specfw.verification.audit.text import Text
+
+_NO_IDENTITY = ("path", "computed_in")
+"""Entries of a fingerprint that may differ between two machines with the same files."""
+
+
+def started(folder: Path) -> dict[str, Any]:
+    """The event that began the run in `folder`.
+
+    Raises:
+        ValueError: there is none, or the run had modules of the user's that are not imported here.
+    """
+    events = (event for _, event in _objects(folder / EVENTS))
+    event = next((event for event in events if event.get("event") == "run_started"), None)
+    if event is None:
+        raise ValueError(f"task.source must be the folder of a run, but {folder / EVENTS} has no run_started")
+    missing = [name for name in event["plugins"] if name not in registry.plugins()]
+    require("plugins", not missing, f"those of the run, {event['plugins']}", list(registry.plugins()))
+    return event
+
+
+def require_same_models(recorded: Mapping[str, Any], models: Models) -> None:
+    """Refuse a model that is not the one the run had.
+
+    Raises:
+        ValueError: names the role and the file, or what else identifies it.
+    """
+    for role, model in models.present().items():
+        then, now = (dict(_leaves(tree)) for tree in (recorded[role], plain(model.fingerprint())))
+        for name in sorted(then.keys() | now.keys()):
+            if then.get(name) != now.get(name) and name.partition(".")[0] not in _NO_IDENTITY:
+                raise ValueError(
+                    f"{role} must be the model of the run, but {name} is {now.get(name)!r} in {model.name} and was "
+                    f"{then.get(name)!r}"
+                )
+
+
+def same_prompts(digest: str, prompts: Sequence[Encoded]) -> dict[int, tuple[int, ...]]:
+    """The prompts' ids by place, if they are those the run had.
+
+    Raises:
+        ValueError: a file or a chat template has changed since.
+    """
+    ids = [(prompt.index, prompt.ids) for prompt in prompts]
+    now = digest_of(ids)
+    require("prompts", now == digest, f"those of the run, whose ids have the SHA-256 {digest}", now)
+    return dict(ids)
+
+
+def texts(folder: Path, prompts: Mapping[int, tuple[int, ...]], claimed: Claim) -> list[Text]:
+    """What the run emitted, by prompt and sample.
+
+    Raises:
+        ValueError: there is no list of tokens, or it does not go on where a prompt ends.
+    """
+    path = folder / TOKENS
+    require("task.source", path.is_file(), f"a run that left its {TOKENS} (diagnostics.tokens)", str(folder))
+    found: dict[tuple[int, int], list[int]] = {}
+    for number, token in _objects(path):
+        where = f"task.source {TOKENS} line {number}"
+        prompt, sample, position = token.get("prompt"), token.get("sample"), token.get("position")
+        require(where, prompt in prompts, f"a token of the prompts {sorted(prompts)}", token)
+        said = found.setdefault((prompt, sample), [])  # type: ignore[arg-type]
+        due = len(prompts[prompt]) + len(said)  # type: ignore[index]
+        require(where, position == due, f"at position {due}", position)
+        said.append(token["id"])
+    return [
+        Text(prompt, sample, prompts[prompt], tuple(said), claimed) for (prompt, sample), said in sorted(found.items())
+    ]
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file of ours with the numbers of their lines."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"task.source {path.name} line {number} must be JSON, got {line[:80]!r}") from error
+        require(f"task.source {path.name} line {number}", isinstance(entry, dict), "a JSON object", line[:80])
+        yield number, entry
+
+
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from _leaves(value, f"{path}.{key}" if path else key)
+    else:
+        yield path, tree

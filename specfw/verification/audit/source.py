@@ -1,0 +1,72 @@
+"""What is audited: texts with what they claim, and the models they are held against. Of runs of ours, and foreign."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specfw.acceptance.sampler_match import SamplerMatch
+from specfw.parts import Models, Plan, load, plan
+from specfw.recording import EVENTS
+from specfw.registry import require
+from specfw.verification.audit import foreign, record
+from specfw.verification.audit.claim import Claim, claim
+from specfw.verification.audit.text import Text
+
+
+class Case(NamedTuple):
+    """Everything an audit looks at; weights are unread.
+
+    Attributes:
+        models: the target the texts are said to come from, and a drafter where one is at hand.
+        greedy_drafts: whether the drafter proposed its argmax.
+        texts: in order of prompt and sample.
+        prefill_chunk: tokens of a prompt that are fed at once.
+    """
+
+    models: Models
+    greedy_drafts: bool
+    texts: tuple[Text, ...]
+    prefill_chunk: int
+
+
+def opened(source: str, config: Mapping[str, Any]) -> Case:
+    """Open a run's folder or a file of foreign texts; refuses everything that can be before a forward pass.
+
+    Args:
+        source: a run's folder, or a file of JSON lines.
+        config: of the audit, plain; a foreign text is held against its models, a run against its own.
+
+    Raises:
+        ValueError: nothing to audit lies there, or models or prompts are not those of the run.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir() and (path / EVENTS).is_file():
+        return _of_run(path)
+    require("task.source", path.is_file(), f"the folder of a run (with its {EVENTS}), or a file of JSON lines", source)
+    return _of_file(path, config)
+
+
+def _of_run(folder: Path) -> Case:
+    started = record.started(folder)
+    config = started["config"]
+    # which rule made the text does not matter here; what the environment says of rules neither
+    planned = plan(config, SamplerMatch())
+    claimed = claim(config["sampler"], config["draft_sampler"], "sampler", "draft_sampler")
+    models = load(planned)
+    record.require_same_models(started["models"], models)
+    prompts = record.same_prompts(started["prompts_digest"], planned.prompts.encode(models.target))
+    texts = record.texts(folder, prompts, claimed)
+    return _case(planned, models, texts, config)
+
+
+def _of_file(path: Path, config: Mapping[str, Any]) -> Case:
+    lines = foreign.lines(path)
+    planned = plan(config, SamplerMatch())
+    models = load(planned)
+    known: dict[str, Claim] = {}
+    texts = [foreign.text(line, place, models.target, known) for place, line in enumerate(lines)]
+    return _case(planned, models, texts, config)
+
+
+def _case(planned: Plan, models: Models, texts: Sequence[Text], config: Mapping[str, Any]) -> Case:
+    return Case(models, planned.point_mass, tuple(texts), config["prefill_chunk"])
