@@ -27,6 +27,7 @@ NEEDS = {
     "prompts/file": ["prompts.path=x"],
     "prompts/json_lines": ["prompts.path=x"],
     "prompts/ids": ["prompts.ids=[0]"],
+    "task/audit": ["task.source=x"],
     "model/cycle": ["target.successors=[0]"],
     "model/iid": ["target.probs=[1]"],
     "model/markov": ["target.rows=[[1]]"],

@@ -25,6 +25,10 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 README, RULES, RESULTS = ROOT / "README.md", DOCS / "acceptance-rules.md", DOCS / "results" / "temperature-table.md"
 
+HUB = (
+    "python -m specfw target.path=mlx-community/Qwen2.5-1.5B-Instruct-4bit "
+    "drafter.path=mlx-community/Qwen2.5-0.5B-Instruct-4bit target.revision=main"
+)
 NOT_RUN = {
     tuple(shlex.split(command))
     for command in (
@@ -34,17 +38,28 @@ NOT_RUN = {
         "source .venv/bin/activate",
         '.venv/bin/python -m pytest -n 2 -m "not slow"',
         ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
-        "pip install -e .",  # test_user_package does these two
-        "python -m pytest tests",
+        "pip install -e .",  # needs a registry; test_user_package leaves what it would leave
+        "python -m pytest tests",  # test_user_package does it, in a process of its own
+        HUB,  # needs a network; test_models_hub loads from a cache laid out alike
+        "python -m specfw.zoo corpus",  # minutes to hours each; test_zoo gives them all in small
+        "python -m specfw.zoo train target --size target --steps 5700",
+        "python -m specfw.zoo train plain --size drafter --steps 2000 --rate 0.004",
+        "python -m specfw.zoo distill distilled --target target --size drafter --steps 2000 --rate 0.004",
+        "python -m specfw.zoo export target out/target",
+        "python -m specfw.zoo export distilled out/drafter",
+        "python -m specfw.zoo measure out/target out/drafter",
     )
 }
-"""Installing, and the tests themselves. Anything else that is no command of ours fails."""
+"""Installing, the tests themselves, the hub, and the training of the shipped pair. Anything else that is no command of
+ours fails."""
 
 SWEEP = "python -m specfw experiment=temperature_table"
+SAMPLES = "python -m specfw drafting=none sampler.temperature.value=0.7 num_samples=50"
 SHORTER = {
+    SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
     SWEEP: f"{SWEEP} pair=iid max_tokens=20 seed=0,1 sampler.temperature.value=1.0",
 }
-"""Sweeps of minutes, on a toy pair; the last word on a key counts."""
+"""Runs of minutes, cut short or on a toy pair; the last word on a key counts."""
 
 RATE = r"(\d+\.\d{4}|nan)"
 LINE = re.compile(
@@ -260,6 +275,12 @@ def test_the_results_are_of_the_pair_that_is_shipped(role):
 def test_the_results_name_the_command_that_makes_them():
     assert SWEEP in RESULTS.read_text()
     assert SWEEP in (DOCS / "temperature_table.py").read_text()
+
+
+def test_lines_are_counted_as_python_or_not():
+    text = "(x):\n    try:\n        a b\n    # c\n\n    except y:\n        z = (1,\n             2)\n  q\nw = [\n1\n"
+    counted = script("python_share.py")["count"]("import os\ndef f", text)
+    assert counted == {"python": 5, "wrong": 2, "unfinished": 2}
 
 
 # --- nothing is left out ----------------------------------------------------------------------------------------

@@ -293,6 +293,17 @@ def test_ends_of_sequence_come_from_all_three_files(tiny, config, generation, ex
     assert Checkpoint(path=tiny).load("target").eos_ids == expected
 
 
+@pytest.mark.parametrize(("ends", "never"), [([0, 7], []), (99999, [99999]), ([2048, 7, 99999], [2048, 99999])])
+def test_ends_of_sequence_that_no_token_stands_for_are_told(tmp_path, ends, never):
+    """2,048 has a row in the padded model, and no token; 99,999 has neither."""
+    path = checkpoints.write(tmp_path / "padded", {**checkpoints.LLAMA, "vocab_size": 2112})
+    Path(path, "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    model = Checkpoint(path=path).load("target")
+    note = f"target: end-of-sequence ids {never} stand for no token and never end a sequence"
+    assert model.notes == ((note,) if never else ())
+    assert model.eos_ids == {0, *(ends if isinstance(ends, list) else [ends])}
+
+
 def test_loading_says_nothing_on_stdout(tiny, capfd):
     Checkpoint(path=tiny).load("target")
     assert capfd.readouterr().out == ""
@@ -327,6 +338,7 @@ def broken(name):
         "ends that are no ids": lambda folder: (folder / "generation_config.json").write_text(
             '{"eos_token_id": [0, "</s>"]}'
         ),
+        "an end below zero": lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": -1}'),
     }[name]
 
 
@@ -358,6 +370,7 @@ BROKEN = [
     ("an end that is no id", "config.json has an eos_token_id that is neither an id nor a list of ids"),
     ("an end that is yes", "config.json has an eos_token_id that is neither an id nor a list of ids"),
     ("ends that are no ids", "generation_config.json has an eos_token_id that is neither"),
+    ("an end below zero", "generation_config.json has an eos_token_id that is neither"),
 ]
 
 

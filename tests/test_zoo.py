@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import specfw
 from specfw.models.checkpoint import Checkpoint
 from specfw.zoo import __main__ as command
 from specfw.zoo import checkpoints, corpus, export, forward, heldout, measuring, objective, prepared, runs, sizes
@@ -277,6 +279,15 @@ def test_the_command_goes_from_the_corpus_to_a_measured_pair(root, tmp_path, mon
         assert command.main([*home, *call]) == 0
     assert '"sum_min"' in capsys.readouterr().out
     assert "the rows of `target`" in (out / "drafter" / "README.md").read_text()
+
+
+def test_a_run_is_kept_every_ten_minutes_outside_the_work_tree(ready, monkeypatch):
+    asked = []
+    monkeypatch.setattr(prepared, "load", lambda _: ready)
+    monkeypatch.setattr(runs, "execute", lambda run, _, folder: asked.append((run.recipe.checkpoint_s, folder)))
+    assert command.main(["train", "x", "--size", "target", "--steps", "200"]) == 0
+    assert asked == [(600, prepared.home() / "x")]
+    assert not prepared.home().resolve().is_relative_to(Path(specfw.__file__).resolve().parents[1])
 
 
 def test_a_wrong_request_is_one_sentence(tmp_path, capsys):

@@ -2,8 +2,8 @@
 
     python -m specfw.zoo corpus
     python -m specfw.zoo train target --size target --steps 5700
-    python -m specfw.zoo train plain --size drafter --steps 2500 --rate 5e-3
-    python -m specfw.zoo distill distilled --target target --size drafter --steps 2500 --rate 5e-3
+    python -m specfw.zoo train plain --size drafter --steps 2000 --rate 4e-3
+    python -m specfw.zoo distill distilled --target target --size drafter --steps 2000 --rate 4e-3
     python -m specfw.zoo export target FOLDER/target
     python -m specfw.zoo export distilled FOLDER/drafter
     python -m specfw.zoo measure FOLDER/target FOLDER/drafter

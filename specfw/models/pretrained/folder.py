@@ -130,7 +130,8 @@ def _object(path: Path, must: str) -> dict[str, Any]:
 
 
 def _is_ids(value: Any) -> bool:
-    return value is None or all(type(one) is int for one in (value if isinstance(value, list) else [value]))
+    listed = value if isinstance(value, list) else [value]
+    return value is None or all(type(one) is int and one >= 0 for one in listed)
 
 
 def _check_complete(weights: Path, must: str) -> None:
