@@ -11,7 +11,7 @@ from specfw.diagnostics.throughput import Throughput
 from specfw.drafting.base import Drafting
 from specfw.drafting.controllers.base import Controller
 from specfw.models.base import LanguageModel, ModelSpec
-from specfw.models.vocabulary import fitted, without_padding
+from specfw.models.vocabulary import without_padding
 from specfw.prompts.base import Prompts
 from specfw.registry import build, component, construct
 from specfw.resolution import Choice, Circumstances, choose, resolve
@@ -125,7 +125,7 @@ def load(planned: Plan) -> Models:
         return Models(target, None)
     drafter = planned.drafter.load("drafter")
     planned.draft_chain.check(target.vocab_size)
-    return Models(target, fitted(drafter, target))
+    return Models(target, planned.drafting.fit(drafter, target))
 
 
 def decoder(config: Mapping[str, Any], planned: Plan, models: Models, observers: Sequence[Observer] = ()) -> Decoder:

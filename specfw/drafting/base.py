@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from specfw.models.base import LanguageModel
+from specfw.models.vocabulary import fitted
 from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Ints, Proposal
@@ -95,6 +96,14 @@ class Drafting(ABC):
     @abstractmethod
     def point_mass(self, chain: SamplerChain) -> bool:
         """Whether every row is a point mass, so that drafting is deterministic."""
+
+    def fit(self, drafter: LanguageModel, target: LanguageModel) -> LanguageModel:
+        """The drafter model as one of the target's ids.
+
+        Raises:
+            ValueError: its tokens are foreign to the target.
+        """
+        return fitted(drafter, target)
 
     @abstractmethod
     def open(self, start: Start) -> DraftSession:

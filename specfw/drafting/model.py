@@ -18,11 +18,9 @@ import numpy as np
 Draw = Callable[[Categorical, Noise, int], mx.array]
 
 
-@final
-@register("drafting")
 @dataclass(frozen=True, kw_only=True)
-class ModelDrafting(Drafting):
-    """Autoregressive drafting.
+class Autoregressive(Drafting):
+    """A language model drafts token by token.
 
     Attributes:
         proposal: `sampled` draws each draft token from the draft chain's row; `greedy` takes that row's argmax
@@ -49,6 +47,13 @@ class ModelDrafting(Drafting):
         return ModelSession(self, start)
 
 
+@final
+@register("drafting")
+@dataclass(frozen=True, kw_only=True)
+class ModelDrafting(Autoregressive):
+    """Drafting by a model with the target's own tokens."""
+
+
 def drawn(row: Categorical, noise: Noise, offset: int) -> mx.array:
     """[B, 1] int32: a draft token of the drafter's own."""
     return row.draw(noise.draft(offset)[:, None])
@@ -71,7 +76,7 @@ class ModelSession(DraftSession):
     """
 
     def __init__(
-        self, drafting: ModelDrafting, start: Start, draw: Draw | None = None, reported: SamplerChain | None = None
+        self, drafting: Autoregressive, start: Start, draw: Draw | None = None, reported: SamplerChain | None = None
     ) -> None:
         assert start.model is not None
         self._reported = reported
@@ -91,7 +96,8 @@ class ModelSession(DraftSession):
         rows: list[Categorical] = []
         going, lengths = np.ones(len(committed), dtype=np.bool_), np.zeros(len(committed), dtype=np.int32)
         for offset in range(count):
-            logits = self._model.forward(feed, self._cache)[:, -1:]
+            read = self._model.follow if offset else self._model.forward
+            logits = read(feed, self._cache)[:, -1:]
             drafted = mx.concatenate(tokens, axis=1) if tokens else mx.zeros((len(committed), 0), dtype=mx.int32)
             coin = noise.coin([offset]) if self._start.chain.needs_coin else None
             scene = History(committed, self._prompt_lengths, drafted), coin

@@ -80,6 +80,18 @@ class LanguageModel(ABC):
     def forward(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Feed `tokens` [B, T] int32 after what the cache holds; logits [B, T, V] in the model's dtype."""
 
+    def follow(self, tokens: mx.array, cache: Cache) -> mx.array:
+        """`forward` for tokens that were drawn from this model's own rows, and may not be computed yet."""
+        return self.forward(tokens, cache)
+
+    @property
+    def module(self) -> Any:
+        """mlx-lm's own model of these ids, for its generators to run on; None where there is none.
+
+        Its weights may be unread: `read` comes first.
+        """
+        return None
+
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """What identifies the weights in a record: digests, commit, rows."""

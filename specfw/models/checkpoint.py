@@ -56,10 +56,10 @@ class Checkpoint(ModelSpec):
     def load(self, role: str) -> LanguageModel:
         found = self._found(role)
         from specfw.models.pretrained.caches import Quantised
-        from specfw.models.pretrained.model import Origin, load
+        from specfw.models.pretrained.model import Files, load
 
         quantised = None if self.kv_bits is None else Quantised(self.kv_bits, self.kv_group_size)
-        return load(Origin(role, self.path, found, self._adapter, self.dtype, quantised))
+        return load(role, self.path, Files(found, self._adapter), self.dtype, quantised)
 
     @property
     def _adapter(self) -> Path | None:

@@ -57,6 +57,10 @@ class Fitted(LanguageModel):
             logits = mx.pad(logits, widths, constant_values=-np.inf)
         return logits if self._allowed is None else mx.where(self._allowed, logits, -np.inf)
 
+    @property
+    def module(self) -> Any:
+        return self._model.module
+
     def fingerprint(self) -> dict[str, Any]:
         drawn = self.vocab_size if self._allowed is None else int(self._allowed.sum())
         return {**self._model.fingerprint(), "drawable_ids": drawn}
@@ -129,7 +133,8 @@ def _require_equal_tokens(
     shown = [f"id {token} is {ours[token]!r} and {theirs[token]!r}" for token in differing[:_SHOWN]]
     raise ValueError(
         f"drafter must have the target's tokens, but of {len(common)} ids that both have {len(differing)} differ: "
-        f"{', '.join(shown) or 'none is common'} in {target.name} and {drafter.name}"
+        f"{', '.join(shown) or 'none is common'} in {target.name} and {drafter.name} "
+        "(drafting=intersection drafts what both have)"
     )
 
 

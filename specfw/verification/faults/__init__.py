@@ -10,7 +10,7 @@ from typing import final
 from specfw.acceptance.base import AcceptanceRule, Needs
 from specfw.decoder import Decoder
 from specfw.drafting.base import Drafting
-from specfw.drafting.model import ModelDrafting
+from specfw.drafting.model import Autoregressive
 from specfw.registry import require
 from specfw.sampling.chain import SamplerChain
 from specfw.verification.exact import Enumerated, Pair, Proposed, enumerate_rule, honest
@@ -54,6 +54,10 @@ class Fault:
         ratio = rule.needs is Needs.PROPOSAL_DISTRIBUTION
         return rule.id == self.only if self.only else rule.preserves_target and (ratio or self.anywhere)
 
+    def fits_drafting(self, drafting: Drafting) -> bool:
+        """Whether `drafting` can have it; wrong drafts are made by a model."""
+        return isinstance(drafting, Autoregressive) or (self.opened is None and self.reported is None)
+
     def enumerate(self, rule: AcceptanceRule, pair: Pair, proposed: Proposed | None = None) -> Enumerated:
         """The exact law of the faulty decoder; `proposed` where the pair's own chains say what is reported."""
         return enumerate_rule(self.rule(rule), pair, proposed=proposed or self.proposed(pair))
@@ -68,8 +72,7 @@ class Fault:
         opened = proposals.scored_by(self.reported) if self.reported else self.opened
         if opened is None:
             return drafting
-        require("task.fault", isinstance(drafting, ModelDrafting), "one that drafting=model can have", self.name)
-        assert isinstance(drafting, ModelDrafting)
+        assert isinstance(drafting, Autoregressive)
         return proposals.Misdrafting(inner=drafting, opened=opened)
 
 

@@ -66,6 +66,8 @@ def shared_noise(rule: AcceptanceRule) -> AcceptanceRule:
 
     def decide(self: AcceptanceRule, block: Block, noise: Noise) -> Verdict:
         made = rule.decide(block, noise)
+        if not block.tokens.shape[1]:
+            return made
         row, _ = rule.next_token(block, made.accepted)
         rejected = made.accepted < block.lengths
         proposed = mx.stack([proposing(noise, offset) for offset in range(block.tokens.shape[1])], axis=1)

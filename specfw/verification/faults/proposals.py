@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 from specfw.drafting.base import Drafting, DraftSession, Judge, Start
-from specfw.drafting.model import ModelDrafting, ModelSession
+from specfw.drafting.model import Autoregressive, ModelSession
 from specfw.randomness import Noise
 from specfw.sampling.chain import SamplerChain
 from specfw.types import Ints, Proposal
@@ -17,7 +17,7 @@ import numpy as np
 
 CONFIDENT = 0.5
 TRUNCATIONS = ("top_k", "top_p", "min_p", "xtc")
-Open = Callable[[ModelDrafting, Start], DraftSession]
+Open = Callable[[Autoregressive, Start], DraftSession]
 
 
 @final
@@ -30,7 +30,7 @@ class Misdrafting(Drafting):
         opened: makes the session.
     """
 
-    inner: ModelDrafting
+    inner: Autoregressive
     opened: Open
 
     shares_noise = True
@@ -64,17 +64,17 @@ def scored_by(reported: Callable[[SamplerChain], SamplerChain]) -> Open:
     return lambda drafting, start: ModelSession(drafting, start, reported=reported(start.chain))
 
 
-def argmax_drafts(drafting: ModelDrafting, start: Start) -> DraftSession:
+def argmax_drafts(drafting: Autoregressive, start: Start) -> DraftSession:
     """Takes the argmax and reports the soft row."""
     return ModelSession(drafting, start, draw=lambda row, *_: row.argmax())
 
 
-def racing_drafts(drafting: ModelDrafting, start: Start) -> DraftSession:
+def racing_drafts(drafting: Autoregressive, start: Start) -> DraftSession:
     """Draws rightly, on noise that the rule is going to use again."""
     return ModelSession(drafting, start, draw=lambda row, noise, offset: row.race(proposing(noise, offset)[:, None]))
 
 
-def without_the_unsure(drafting: ModelDrafting, start: Start) -> DraftSession:
+def without_the_unsure(drafting: Autoregressive, start: Start) -> DraftSession:
     """Throws away the first draft token below `CONFIDENT`, and what follows it, after it was drawn."""
     return _Discarding(ModelSession(drafting, start))
 
