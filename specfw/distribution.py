@@ -61,9 +61,9 @@ class _Weights(ABC):
         """[...] sum of p q: the chance that two independent draws agree."""
         return block_sum(self.probs * other.aligned(self))  # type: ignore[arg-type]
 
+    @abstractmethod
     def where(self, chosen: mx.array, other: "Categorical") -> Self:
-        """This row where `chosen` [...] holds, else the row of `other` (same form, same support)."""
-        return self.weighed(mx.where(chosen[..., None], self.probs, other.probs))
+        """This row where `chosen` [...] holds, else the row of `other`, which has the same form."""
 
     def cube_sum(self) -> mx.array:
         """[...] sum of p cubed, the variance term of the mid-distribution transform."""
@@ -163,6 +163,9 @@ class Dense(_DenseFields, _Weights):
         """The rows [B, ...] at index `n` [B] of axis 1."""
         return Dense(self.probs[mx.arange(n.shape[0]), n])
 
+    def where(self, chosen: mx.array, other: "Categorical") -> "Dense":
+        return Dense(mx.where(chosen[..., None], self.probs, other.probs))
+
     def _index(self, ids: mx.array) -> mx.array:
         return ids[..., None]
 
@@ -205,6 +208,11 @@ class Survivors(_SurvivorFields, _Weights):
         """The rows [B, ...] at index `n` [B] of axis 1."""
         batch = mx.arange(n.shape[0])
         return Survivors(self.ids[batch, n], self.probs[batch, n])
+
+    def where(self, chosen: mx.array, other: "Categorical") -> "Survivors":
+        assert isinstance(other, Survivors)
+        keep = chosen[..., None]
+        return Survivors(mx.where(keep, self.ids, other.ids), mx.where(keep, self.probs, other.probs))
 
     def _lookup(self, ids: mx.array) -> mx.array:
         place = self._place(ids)

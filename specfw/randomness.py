@@ -22,6 +22,7 @@ SEED_LIMIT = 2**64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 class Stream(IntEnum):
@@ -41,19 +42,19 @@ def keys(seed: int, stream: Stream, *coordinates: npt.ArrayLike) -> mx.array:
     Each coordinate passes through the finaliser of SplitMix64 (Steele, Lea, Flood 2014) before the next one
     enters.
     """
-    state = _finalise(np.array(seed, dtype=np.uint64))
-    for coordinate in (int(stream), *coordinates):
-        state = _finalise(state ^ np.asarray(coordinate).astype(np.uint64))
+    with np.errstate(over="ignore"):
+        state = _finalise(np.array(seed, dtype=np.uint64))
+        for coordinate in (int(stream), *coordinates):
+            state = _finalise(state ^ np.asarray(coordinate).astype(np.uint64))
     halves = np.stack([state >> np.uint64(32), state & np.uint64(0xFFFFFFFF)], axis=-1)
     return mx.array(halves.astype(np.uint32))
 
 
 def _finalise(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    with np.errstate(over="ignore"):
-        mixed = state + _GOLDEN
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-        return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+    mixed = state + _GOLDEN
+    mixed = (mixed ^ (mixed >> _SHIFTS[0])) * _FIRST
+    mixed = (mixed ^ (mixed >> _SHIFTS[1])) * _SECOND
+    return np.asarray(mixed ^ (mixed >> _SHIFTS[2]))
 
 
 def uniforms(key: mx.array, count: int) -> mx.array:

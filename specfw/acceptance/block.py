@@ -55,7 +55,7 @@ def stop_chances(block: Block) -> mx.array:
     if count > 1:
         inner, q = weights[:, :-1], given(block.draft, BlockVerification.id)
         rest = block.target.head(count).tail(1).excess(q.tail(1), inner).total()
-        room = rest + 1 - inner
+        room = rest + (1 - inner)  # in this order it never rounds below rest
         before = mx.pad(mx.where(room > 0, rest / room, 1), [(0, 0), (0, 1)])
         chances = mx.where(place < block.lengths[:, None], before, weights)
     return mx.where(place <= block.lengths[:, None], chances, 0)

@@ -10,7 +10,7 @@ from specfw.models.memory import wired
 from specfw.parts import Models, Plan, decoder, load, plan
 from specfw.registry import register, require
 from specfw.tasks.base import Job, Task
-from specfw.verification.faults import Fault, named
+from specfw.verification.faults import FAULTS, Fault, named
 from specfw.verification.proof import Bench, Proof, bench
 from specfw.verification.shown import line, record, show
 
@@ -44,8 +44,8 @@ class Verify(Task):
         enough = self.tokens is None or self.tokens >= self.length
         require("tokens", enough, f"at least length ({self.length})", self.tokens)
         require("alpha", 0 < self.alpha < 1, "in (0, 1)", self.alpha)
-        if self.fault is not None:
-            named(self.fault)
+        known = self.fault is None or self.fault in FAULTS
+        require("fault", known, f"one of: {', '.join(FAULTS)}", self.fault)
 
     def run(self, job: Job) -> Proof:
         planned = plan(job.config, job.acceptance)
@@ -64,6 +64,7 @@ class Verify(Task):
             return None
         fault, rule = named(self.fault), planned.active.rule
         require("task.fault", fault.fits(rule), f"one that {rule.id} can have", self.fault)
+        require("task.fault", fault.fits_drafting(planned.drafting), "one that a drafter model can have", self.fault)
         return fault
 
     def _bench(self, job: Job, planned: Plan, models: Models) -> Bench:

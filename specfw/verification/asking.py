@@ -30,11 +30,16 @@ def draft_tokens(decoder: Decoder, asked: int) -> int:
     return next(fitting, 0)
 
 
-def pair_of(decoder: Decoder, prompt: Sequence[int], count: int) -> Pair:
-    """Both models' filtered rows after the prompt and every prefix of up to `count` tokens."""
+def contexts(prompt: Sequence[int], vocab_size: int) -> list[list[int]]:
+    """The prompt, and the prompt with each token after it: a fault may be blind after one of them."""
+    return [list(prompt), *([*prompt, token] for token in range(vocab_size))]
+
+
+def pair_of(decoder: Decoder, context: Sequence[int], count: int) -> Pair:
+    """Both models' filtered rows after the context and every prefix of up to `count` tokens."""
     assert decoder.drafter is not None
-    p = rows_after(decoder.target, decoder.chain, prompt, count + 1)
-    return Pair(p, rows_after(decoder.drafter, decoder.draft_chain, prompt, count))
+    p = rows_after(decoder.target, decoder.chain, context, count + 1)
+    return Pair(p, rows_after(decoder.drafter, decoder.draft_chain, context, count))
 
 
 def rows_after(model: LanguageModel, chain: SamplerChain, prompt: Sequence[int], count: int) -> tuple[Doubles, ...]:

@@ -45,6 +45,16 @@ class Tested(NamedTuple):
     observations: int
 
 
+def degrees(rows: Floats | None) -> tuple[int, int]:
+    """Of freedom of the checks of single tokens and of pairs, where nothing is pooled."""
+    if rows is None:
+        return BINS - 1, PAIR_BINS**2 - 1
+    possible = rows > 0
+    pairs = possible[:, :, None] & possible[None] if len(rows) <= LARGEST_VOCABULARY else np.ones(PAIR_BINS**2)
+    starts = len(rows) if len(rows) <= LARGEST_VOCABULARY else 1
+    return int(possible.sum()) - len(rows), int(pairs.sum()) - starts
+
+
 def rows_by_last_token(target: LanguageModel, chain: SamplerChain) -> Floats:
     """[V, V] the target's row after each token; for models that look at no other."""
     tokens = mx.arange(target.vocab_size, dtype=mx.int32)[:, None]
@@ -128,7 +138,6 @@ def _false_alarms(sample: Sample, rows: Floats | None, starts: Mask) -> Iterator
     """Whether the pairs' p-values over parts of the sample are uniform, as those of a right test are."""
     from scipy.stats import kstest
 
-    length = sample.tokens.shape[1]
     parts = min(PARTS, sample.size // TOKENS_OF_A_PART, len(sample.tokens))
     if parts < 20:  # noqa: PLR2004
         return
@@ -139,9 +148,7 @@ def _false_alarms(sample: Sample, rows: Floats | None, starts: Mask) -> Iterator
         )
         values.append(_pairs(some, rows, starts[part], chi_square).p_value)
     result = kstest(values, "uniform")
-    yield Tested(
-        "p-values of pairs, Kolmogorov-Smirnov", float(result.pvalue), float(result.statistic), 0, parts * length
-    )
+    yield Tested("p-values of pairs, Kolmogorov-Smirnov", float(result.pvalue), float(result.statistic), 0, parts)
 
 
 def _lag_one(sample: Sample) -> Tested:

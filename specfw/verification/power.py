@@ -8,12 +8,11 @@ from specfw.diagnostics._evidence import E_VALUE_LIMIT
 from specfw.diagnostics.base import Floats, Observer, Setting
 from specfw.diagnostics.calibration import Calibration
 from specfw.types import Outcome, Round
-from specfw.verification.exact import Pair
+from specfw.verification.exact import Pair, joint
 from specfw.verification.fits import Tested
 from specfw.verification.statistics import noncentrality
 
 import mlx.core as mx
-import numpy as np
 
 POWER = 0.999
 LEAST_EFFECT = 1e-12
@@ -29,8 +28,8 @@ class Seen(NamedTuple):
         by: the checks of the sample that rejected it.
         by_run: tokens after which each part of a run's own verdict passed 10^6, for those that did.
         tokens: of the sample.
-        would_need: tokens that the most sensitive check of those tried needs for 99.9 % power; None if none can.
-        exact: total variation of K + 1 tokens, where the pair can be enumerated.
+        would_need: tokens that the first tokens of rounds or the pairs need for 99.9 % power; None if no number does.
+        exact: largest total variation of K + 1 tokens, where the pair can be enumerated.
     """
 
     fault: str
@@ -75,27 +74,33 @@ def rejecting(found: Sequence[Tested], alpha: float) -> tuple[str, ...]:
     return tuple(one.name for one in found if one.p_value < alpha / len(found))
 
 
-def would_need(effects: Sequence[tuple[float, int]], tokens_of_one: float, alpha: float) -> int | None:
-    """Tokens that the best of some chi-square tests needs.
+class Count(NamedTuple):
+    """A chi-square test of a fault.
 
-    Args:
-        effects: (sum (o - p)^2 / p of one observation, degrees of freedom) of each.
-        tokens_of_one: tokens that go by for one observation.
-        alpha: size of the test.
+    Attributes:
+        effect: sum (o - p)^2 / p of one observation, the mean over the contexts it is made in.
+        degrees: of freedom.
+        tokens: that go by for one observation.
     """
-    visible = [(effect, degrees) for effect, degrees in effects if effect > LEAST_EFFECT]
-    needed = [noncentrality(degrees, alpha, POWER) / effect * tokens_of_one for effect, degrees in visible]
+
+    effect: float
+    degrees: int
+    tokens: float
+
+
+def would_need(counts: Sequence[Count], alpha: float) -> int | None:
+    """Tokens that the best of some chi-square tests of size `alpha` needs."""
+    visible = [one for one in counts if one.effect > LEAST_EFFECT and one.degrees]
+    needed = [noncentrality(one.degrees, alpha, POWER) / one.effect * one.tokens for one in visible]
     return math.ceil(min(needed)) if needed else None
 
 
-def exact_effects(emitted: Floats, pair: Pair) -> list[tuple[float, int]]:
-    """Effect and degrees of freedom of the first token and of the first two, from their exact law."""
-    effects = []
-    law: Floats = np.ones(())
-    for row in pair.p[:2]:
-        law = law[..., None] * row
-        seen = emitted.reshape((*law.shape, -1)).sum(axis=-1)
-        possible = law > 0
-        effect = float((((seen - law) ** 2)[possible] / law[possible]).sum())
-        effects.append((effect, max(int(possible.sum()) - 1, 1)))
-    return effects
+def exact_effects(emitted: Floats, pair: Pair) -> tuple[float, float]:
+    """Sum (o - p)^2 / p of the first token and of the first two, from their exact law."""
+    one, two = (_effect(emitted, joint(pair.p[:length])) for length in (1, 2))
+    return one, two
+
+
+def _effect(emitted: Floats, law: Floats) -> float:
+    seen, possible = emitted.reshape((*law.shape, -1)).sum(axis=-1), law > 0
+    return float((((seen - law) ** 2)[possible] / law[possible]).sum())

@@ -11,11 +11,11 @@ from specfw.models.iid import Iid
 from specfw.models.markov import Markov
 from specfw.parts import Models, Plan
 from specfw.sampling.chain import SamplerChain
-from specfw.verification.asking import draft_tokens, pair_of, rows_after
+from specfw.verification.asking import contexts, draft_tokens, pair_of, rows_after
 from specfw.verification.exact import Enumerated, Pair, declared, enumerate_rule, honest, joint, total_variation
 from specfw.verification.faults import FAULTS, Fault
-from specfw.verification.fits import Tested, examined, rows_by_last_token
-from specfw.verification.power import FirstSeen, Seen, exact_effects, rejecting, would_need
+from specfw.verification.fits import Tested, degrees, examined, rows_by_last_token
+from specfw.verification.power import Count, FirstSeen, Seen, exact_effects, rejecting, would_need
 from specfw.verification.promises import Promise, promises
 from specfw.verification.sample import Sample, draw
 
@@ -31,9 +31,9 @@ class Exact(NamedTuple):
 
     Attributes:
         draft_tokens: K that was enumerated.
-        total_variation: of K + 1 emitted tokens from the target's own law.
+        total_variation: of K + 1 emitted tokens from the law they must follow, the largest over the contexts.
         impossible: largest probability of a text that the target cannot write.
-        expected_accepted: mean accepted draft tokens of a round.
+        expected_accepted: mean accepted draft tokens of a round after the prompt.
     """
 
     draft_tokens: int
@@ -57,7 +57,7 @@ class Proof(NamedTuple):
         exact: the exact bench, None where it cannot enumerate.
         tests: the statistical checks.
         promises: what is equal or not.
-        run: log10 e-values of a run's own verdict over the sample, by check.
+        run: tokens after which each part of a run's own verdict passed 10^6, for those that did.
         power: the faults that were tried.
         tokens: of the sample.
         mean_accepted_len: over the sample.
@@ -99,6 +99,8 @@ class Bench:
         samples: sequences of a sample.
         alpha: of all statistical checks of one sample together.
         greedy: the target's chain at temperature 0.
+        rows: [V, V] the target's rows by the last token, None where more decides.
+        pairs: what is enumerated, by context: after the prompt, and after each token that may follow it.
     """
 
     planned: Plan
@@ -108,11 +110,11 @@ class Bench:
     alpha: float
     greedy: SamplerChain
     rows: Floats | None = field(init=False)
-    pair: Pair | None = field(init=False)
+    pairs: Mapping[tuple[int, ...], Pair] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", self._rows())
-        object.__setattr__(self, "pair", self._pair())
+        object.__setattr__(self, "pairs", self._pairs())
 
     def prove(self, fault: Fault | None, *, power: bool) -> Proof:
         """Everything about the configuration, or about it with a fault."""
@@ -132,10 +134,11 @@ class Bench:
         )
 
     def _fitting(self) -> Iterator[Fault]:
-        """The faults that this rule and these chains can have."""
-        chain = self.decoder.draft_chain
+        """The faults that this rule, this drafting and these chains can have."""
+        decoder, chain = self.decoder, self.decoder.draft_chain
         for fault in FAULTS.values():
-            if fault.fits(self.decoder.rule) and (fault.reported is None or fault.reported(chain) != chain):
+            possible = fault.fits(decoder.rule) and fault.fits_drafting(decoder.drafting)
+            if possible and (fault.reported is None or fault.reported(chain) != chain):
                 yield fault
 
     def _sampled(self, decoder: Decoder, fault: Fault | None) -> tuple[Sample, list[Tested], FirstSeen]:
@@ -150,45 +153,64 @@ class Bench:
         alone = FirstSeen(self.planned.setting)
         draw(replace(decoder, max_tokens=RUN_TOKENS // RUN_SEQUENCES), self.prompt, RUN_SEQUENCES, [alone])
         sample, tests, follower = self._sampled(decoder, fault)
-        found = None if self.pair is None or fault.overlapping else self._enumerated(fault, self.pair)
-        effects = [] if found is None or self.pair is None else exact_effects(found.emitted, self.pair)
+        found = {} if fault.overlapping else {at: self._enumerated(fault, at).emitted for at in self.pairs}
         return Seen(
             fault=fault.name,
             what=fault.what,
             by=(*rejecting(tests, self.alpha), *(["support"] if (sample.p <= 0).any() else [])),
             by_run={**follower.after, **alone.after},
             tokens=sample.size,
-            would_need=would_need(effects, sample.size / sample.rounds, self.alpha / len(tests)),
-            exact=None if found is None or self.pair is None else total_variation(found.emitted, joint(self.pair.p)),
+            would_need=would_need(self._counts(found, sample, tests), self.alpha / len(tests)),
+            exact=max((total_variation(law, joint(self.pairs[at].p)) for at, law in found.items()), default=None),
         )
 
-    def _enumerated(self, fault: Fault, pair: Pair) -> Enumerated:
-        """The fault on this pair; what a drafter wrongly reports is what its own chain says."""
-        rule, drafter, law = self.decoder.rule, self.decoder.drafter, fault.proposed(pair)
+    def _counts(self, found: Mapping[tuple[int, ...], Floats], sample: Sample, tests: Sequence[Tested]) -> list[Count]:
+        """The first tokens of rounds and the pairs; the prompt's own context is one that hardly any round starts in."""
+        starts = np.bincount(sample.previous[sample.place == 0], minlength=len(self.pairs) - 1)
+        effects = [exact_effects(law, self.pairs[at]) for at, law in found.items()][1:]
+        if not effects:
+            return []
+        means = np.average(effects, axis=0, weights=starts)
+        seen = [next(one for one in tests if one.name.startswith(name)).observations for name in ("first", "pairs")]
+        sized = zip(means, degrees(self.rows), seen, strict=True)
+        return [Count(float(mean), freedom, sample.size / count) for mean, freedom, count in sized]
+
+    def _enumerated(self, fault: Fault | None, context: tuple[int, ...]) -> Enumerated:
+        """The rule, with a fault, after a context; what a drafter wrongly reports is what its own chain says."""
+        rule, drafter, pair = self.decoder.rule, self.decoder.drafter, self.pairs[context]
+        if fault is None:
+            return enumerate_rule(rule, pair)
+        law = fault.proposed(pair)
         if fault.reported is not None and drafter is not None:
-            reported = rows_after(drafter, fault.reported(self.decoder.draft_chain), self.prompt, pair.draft_tokens)
+            reported = rows_after(drafter, fault.reported(self.decoder.draft_chain), context, pair.draft_tokens)
             law = honest(pair)._replace(rows=reported)
         return fault.enumerate(rule, pair, law)
 
     def _exact(self, fault: Fault | None) -> Exact | None:
-        if self.pair is None:
+        if not self.pairs:
             return None
         rule = self.decoder.rule
-        found = self._enumerated(fault, self.pair) if fault else enumerate_rule(rule, self.pair)
-        law = joint(declared(rule, self.pair))
-        impossible = float(found.emitted[law == 0].max(initial=0.0))
-        return Exact(self.pair.draft_tokens, total_variation(found.emitted, law), impossible, found.expected_accepted)
+        found = {at: self._enumerated(fault, at) for at in self.pairs}
+        laws = {at: joint(declared(rule, pair)) for at, pair in self.pairs.items()}
+        first = tuple(self.prompt)
+        return Exact(
+            draft_tokens=self.pairs[first].draft_tokens,
+            total_variation=max(total_variation(found[at].emitted, law) for at, law in laws.items()),
+            impossible=max(float(found[at].emitted[law == 0].max(initial=0.0)) for at, law in laws.items()),
+            expected_accepted=found[first].expected_accepted,
+        )
 
     def _rows(self) -> Floats | None:
         chain, target = self.decoder.chain, self.planned.target
         last = isinstance(target, Iid | Cycle) or (isinstance(target, Markov) and target.order == 1)
-        if not last or chain.needs_history or chain.needs_coin:
+        if not last or chain.needs_history or chain.needs_coin or not self.decoder.rule.preserves_target:
             return None
         return rows_by_last_token(self.decoder.target, chain)
 
-    def _pair(self) -> Pair | None:
+    def _pairs(self) -> dict[tuple[int, ...], Pair]:
         count = draft_tokens(self.decoder, self.decoder.controller.longest) if self.decoder.drafter else 0
-        return pair_of(self.decoder, self.prompt, count) if count else None
+        after = contexts(self.prompt, self.decoder.target.vocab_size) if count else []
+        return {tuple(at): pair_of(self.decoder, at, count) for at in after}
 
 
 def bench(config: Mapping[str, Any], planned: Plan, models: Models, decoder: Decoder, **sizes: Any) -> Bench:

@@ -4,11 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, final
 
+from specfw.acceptance.base import AcceptanceRule
 from specfw.decoder import Decoder
 from specfw.diagnostics.base import Floats, Observer
+from specfw.distribution import Categorical, stacked
+from specfw.errors import FailedCheckError
 from specfw.generation import Generation
 from specfw.randomness import Stream, keys, uniforms
-from specfw.types import Batch, Ints, Outcome, Round
+from specfw.types import Batch, Block, Ints, Outcome, Round
 
 import mlx.core as mx
 import numpy as np
@@ -21,7 +24,7 @@ class Sample(NamedTuple):
         tokens: [B, T].
         previous: [B, T] the token before each.
         place: [B, T] how many tokens of its round came before it.
-        p: [B, T] its probability under the target's filtered row.
+        p: [B, T] its probability under the target's filtered row, or the one that a lossy rule declares.
         transform: [B, T] P(smaller ids) + v p, v uniform of its own: uniform in law, whatever the row.
         accepted: [R] accepted draft tokens of each round that proposed any.
         rounds: how many rounds of a sequence ran.
@@ -51,13 +54,16 @@ def draw(decoder: Decoder, prompt: Sequence[int], samples: int, observers: Seque
         prompt: its ids, at least one.
         samples: B.
         observers: diagnostics that look on.
+
+    Raises:
+        FailedCheckError: a cache did not hold what it must after a round.
+        ValueError: a lossy rule that declares no row to be held against.
     """
-    seen = _Seen(samples, decoder.max_tokens, len(prompt))
+    seen = _Seen(decoder.rule, samples, decoder.max_tokens, len(prompt))
     whole = replace(decoder, eos_ids=frozenset(), observers=(seen, *observers))
     generations = list(_generations(whole, prompt, samples))
     for generation in generations:
-        for _ in generation:
-            seen.cache_checks += 1
+        seen.cache_checks += _decoded(generation)
     tokens = np.concatenate([one.tokens[:, len(prompt) : len(prompt) + decoder.max_tokens] for one in generations])
     before = np.concatenate(
         [one.tokens[:, len(prompt) - 1 : len(prompt) - 1 + decoder.max_tokens] for one in generations]
@@ -84,18 +90,56 @@ def _generations(decoder: Decoder, prompt: Sequence[int], samples: int) -> Itera
         yield Generation(decoder=decoder, batch=Batch(ids, np.zeros(width, dtype=np.int64), rows))
 
 
+def _decoded(generation: Generation) -> int:
+    """Run to the end with an eye on the caches; the number of rounds."""
+    rounds = 0
+    try:
+        for _ in generation:
+            rounds += 1
+            _require_rewound(generation)
+    except AssertionError as error:  # the loop looks too, unless python -O took its assertions away
+        raise FailedCheckError(f"cache lengths: {error}") from error
+    return rounds
+
+
+def _require_rewound(generation: Generation) -> None:
+    target, drafter = generation.cache_lengths
+    committed = generation.lengths
+    if (target != committed - 1).any() or (drafter is not None and (drafter >= committed).any()):
+        raise FailedCheckError(f"cache lengths: target {target}, drafter {drafter} of {committed} committed tokens")
+
+
 def _uniforms(seed: int, samples: int, length: int, *, start: int) -> Floats:
     """[B, T] uniforms of the audit's own stream."""
     rows, positions = np.arange(samples)[:, None], start + np.arange(length)
     return np.array(uniforms(keys(seed, Stream.AUDIT, 0, rows, positions), 1)[..., 0])
 
 
+def followed(rule: AcceptanceRule, block: Block) -> Categorical:
+    """[B, K+1] the rows that `rule` says its text follows: the target's, or those it declares in their place."""
+    if rule.preserves_target:
+        return block.target
+    count = block.tokens.shape[1]
+    bonus = _declared(rule, block.target.tail(count), None)
+    if not count:
+        return bonus
+    drafted, within = block.target.head(count), mx.arange(count) < block.lengths[:, None]
+    return stacked([_declared(rule, drafted, block.draft).where(within, _declared(rule, drafted, None)), bonus])
+
+
+def _declared(rule: AcceptanceRule, p: Categorical, q: Categorical | None) -> Categorical:
+    row = rule.surrogate(p, q)
+    if row is None:
+        raise ValueError(f"acceptance must be a rule that says which law its text follows, got {rule.id}")
+    return row
+
+
 @final
 class _Seen(Observer):
     """Where every emitted token stood in its round, and its place under its row."""
 
-    def __init__(self, samples: int, length: int, start: int) -> None:
-        self._start = start
+    def __init__(self, rule: AcceptanceRule, samples: int, length: int, start: int) -> None:
+        self._rule, self._start = rule, start
         self.place = np.zeros((samples, length), dtype=np.int64)
         self.p = np.zeros((samples, length))
         self.before = np.zeros((samples, length))
@@ -103,7 +147,8 @@ class _Seen(Observer):
         self.cache_checks = 0
 
     def trace(self, graph: Round) -> tuple[mx.array, ...]:
-        return graph.block.target.at(graph.emitted), graph.block.target.transform(graph.emitted)
+        rows = followed(self._rule, graph.block)
+        return rows.at(graph.emitted), rows.transform(graph.emitted)
 
     def observe(self, outcome: Outcome, trace: Sequence[Floats]) -> None:
         p, middle = trace
