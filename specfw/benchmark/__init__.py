@@ -1,0 +1,1 @@
+"""Speed: whole decoders side by side, and the rules alone."""

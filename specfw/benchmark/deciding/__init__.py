@@ -1,0 +1,1 @@
+"""The rules alone: one round decided from logits."""

@@ -1,0 +1,94 @@
+"""What a benchmark shows and leaves: one line, tables on stderr, plain values, a page."""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from specfw.benchmark.line_up import PLAIN
+from specfw.benchmark.report import Report
+from specfw.benchmark.tables import Table, sentences, tables
+from specfw.recording import plain
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+_WIDTH = 180
+
+
+def line(report: Report) -> str:
+    """The one line; its shape is pinned by a test."""
+    found = report.recommendation
+    decided = "no recommendation"
+    ratio, best = (math.nan, math.nan, math.nan), "none"
+    if found is not None:
+        ratio, best = found.ratio, found.best.replace(" ", ",")
+        decided = ("plain" if found.choice == PLAIN else "draft") if found.decided else "not decided"
+    speed = median(report.found[PLAIN].speeds) if PLAIN in report.found else math.nan
+    return (
+        f"[Benchmark] arms={len(report.found)} repeats={report.measured.repeats} plain_tokens_per_s={speed:.1f} "
+        f"best={best} ratio={ratio[0]:.3f} low={ratio[1]:.3f} high={ratio[2]:.3f} ({decided})"
+    )
+
+
+def record(report: Report, machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything in plain values, every repeat of every arm among them."""
+    found, diagnosed, measured = report.recommendation, report.line_up.diagnosed, report.measured
+    taken = [
+        {
+            "repeat": one.repeat,
+            "place": one.place,
+            "arm": one.arm,
+            "seed": one.seed,
+            "seconds": one.timed.seconds,
+            "tokens": one.timed.tokens,
+            "rounds": one.timed.rounds,
+            "peak_memory_bytes": one.peak_bytes,
+        }
+        for one in measured.taken
+    ]
+    cost = report.diagnostics
+    values = {
+        "line": line(report),
+        "machine": machine,
+        **report.ran._asdict(),
+        "repeats": measured.repeats,
+        "interrupted": measured.interrupted,
+        "left_out": report.line_up.left_out,
+        "arms": [one.numbers() for one in report.found.values()],
+        "forward_cost": report.costs._asdict(),
+        "forward_cost_by_repeat": [costs._asdict() for costs in measured.costs],
+        "diagnostics_cost": None if cost is None or diagnosed is None else {"arm": diagnosed[1], **cost._asdict()},
+        "recommendation": None if found is None else {**found._asdict(), "ratio": found.ratio._asdict()},
+        "why_no_recommendation": report.why_none,
+        "taken": taken,
+    }
+    written: dict[str, Any] = plain(values)
+    return written
+
+
+def show(report: Report, folder: Path) -> None:
+    """Print tables and sentences on stderr."""
+    say(tables(report), sentences(report), folder)
+
+
+def say(shown: Iterable[Table], words: Iterable[str], folder: Path) -> None:
+    """Print tables, sentences and where the record is."""
+    width = None if sys.stderr.isatty() else _WIDTH
+    console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
+    for table in shown:
+        console.print(_rich(table))
+    for sentence in words:
+        console.print(sentence, soft_wrap=True)
+    console.print(f"record: {folder}", soft_wrap=True)
+
+
+def _rich(table: Table) -> RichTable:
+    made = RichTable(box=None, padding=(0, 2, 0, 0), header_style="")
+    for place, name in enumerate(table.head):
+        made.add_column(name, justify="right" if place else "left")
+    for row in table.rows:
+        made.add_row(*row)
+    return made
