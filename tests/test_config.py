@@ -33,6 +33,7 @@ NEEDS = {
     "model/markov": ["target.rows=[[1]]"],
     "model/position": ["target.rows=[[1]]"],
     "model/checkpoint": ["target.path=zoo:target"],
+    "model/gguf": ["target.path=x.gguf"],
 }
 """What an option cannot be composed without."""
 
