@@ -41,7 +41,7 @@ NOT_RUN = {
         ".venv/bin/pip install --upgrade pip",
         ".venv/bin/pip install -e . --group test",
         "source .venv/bin/activate",
-        '.venv/bin/python -m pytest -n 2 -m "not slow"',
+        '.venv/bin/python -m pytest -n 2 -m "not slow and not packages"',
         ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
         "pip install -e .",  # needs a registry; test_user_package leaves what it would leave
         "python -m pytest tests",  # test_user_package does it, in a process of its own
