@@ -337,7 +337,10 @@ def test_a_callers_mapping_goes_through_the_schemas_too():
         ({"seed": "x"}, "seed must be an integer, got 'x'"),
         ({"sed": 1}, "sed is not a key"),
         ({"controller": {"name": "constant", "num_draft_tokens": -1}}, "controller.num_draft_tokens must be"),
-        ({"controller": {"num_draft_tokens": 1}}, "controller must be one of: confidence, constant, cost, heuristic, got 'None'"),
+        (
+            {"controller": {"num_draft_tokens": 1}},
+            "controller must be one of: confidence, constant, cost, heuristic, got 'None'",
+        ),
         ({"plugins": ["os"]}, "plugins must be given on the command line alone"),
         ({"sampler": None}, "sampler must be a mapping of its keys, got None"),
     ]:
