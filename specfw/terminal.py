@@ -2,16 +2,16 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from specfw.console import on_stderr, table
 from specfw.models.base import Progress
 from specfw.summary import Summary
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 
 _LOG_WIDTH = 120
 WORDS = {
@@ -52,29 +52,18 @@ def prompt_bar() -> Iterator[Progress | None]:
 
 def show(summary: Summary) -> None:
     """Print the table of checks and the scoreboard, if there was anything to check, and where the record is."""
-    # a log file has no width of its own: wide enough that no row breaks
-    width = None if sys.stderr.isatty() else _LOG_WIDTH
-    console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
+    console = on_stderr(_LOG_WIDTH)
     rows = list(_rows(summary))
     console.print(_title(summary), soft_wrap=True)
     if rows:
-        console.print(_table(("check", "measured", "law", "n", "z", "log10 e"), rows))
+        console.print(table(("check", "measured", "law", "n", "z", "log10 e"), rows))
     scores = summary.numbers["diagnostics"].get("scoreboard", {})
     if len(scores) > 1:
-        console.print(_table(("accepted a round, on this run's blocks", "law", "less own", "s.e."), _scores(scores)))
+        console.print(table(("accepted a round, on this run's blocks", "law", "less own", "s.e."), _scores(scores)))
     for sentence in _over_prompts(summary):
         console.print(sentence, soft_wrap=True)
     if summary.folder is not None:
         console.print(f"record: {summary.folder}", soft_wrap=True)
-
-
-def _table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
-    for place, name in enumerate(names):
-        table.add_column(name, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def _scores(scores: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, ...]]:

@@ -25,7 +25,7 @@ LAYERS = (
     ("types",),
     ("distribution", "randomness"),
     ("summation",),
-    ("registry", "backend", "errors", "files"),
+    ("registry", "backend", "errors", "files", "console"),
 )
 SIBLINGS = LAYERS[9]
 """These stand side by side and do not see each other."""

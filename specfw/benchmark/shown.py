@@ -1,7 +1,6 @@
 """What a benchmark shows and leaves: one line, tables on stderr, plain values, a page."""
 
 import math
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
@@ -10,10 +9,8 @@ from typing import Any
 from specfw.benchmark.line_up import PLAIN
 from specfw.benchmark.report import Report
 from specfw.benchmark.tables import Table, sentences, tables
+from specfw.console import on_stderr, table
 from specfw.recording import plain
-
-from rich.console import Console
-from rich.table import Table as RichTable
 
 _WIDTH = 180
 
@@ -76,19 +73,9 @@ def show(report: Report, folder: Path) -> None:
 
 def say(shown: Iterable[Table], words: Iterable[str], folder: Path) -> None:
     """Print tables, sentences and where the record is."""
-    width = None if sys.stderr.isatty() else _WIDTH
-    console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
-    for table in shown:
-        console.print(_rich(table))
+    console = on_stderr(_WIDTH)
+    for one in shown:
+        console.print(table(one.head, one.rows))
     for sentence in words:
         console.print(sentence, soft_wrap=True)
     console.print(f"record: {folder}", soft_wrap=True)
-
-
-def _rich(table: Table) -> RichTable:
-    made = RichTable(box=None, padding=(0, 2, 0, 0), header_style="")
-    for place, name in enumerate(table.head):
-        made.add_column(name, justify="right" if place else "left")
-    for row in table.rows:
-        made.add_row(*row)
-    return made

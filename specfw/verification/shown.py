@@ -1,17 +1,14 @@
 """What a proof looks like: one line, a table, and plain values."""
 
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from specfw.console import on_stderr, table
 from specfw.recording import plain
 from specfw.verification.power import Seen
 from specfw.verification.proof import Proof
-
-from rich.console import Console
-from rich.table import Table
 
 _WIDTH = 140
 
@@ -40,21 +37,20 @@ def record(proof: Proof) -> dict[str, Any]:
 
 def show(proof: Proof, folder: Path) -> None:
     """Print the verdict, what was tried, and the power arm."""
-    width = None if sys.stderr.isatty() else _WIDTH
-    console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
+    console = on_stderr(_WIDTH)
     console.print(_verdict(proof), soft_wrap=True)
     head = ("check", "p-value", "statistic", "degrees", "n")
     rows = [
         (one.name, f"{one.p_value:.3g}", f"{one.statistic:.4g}", str(one.degrees or "-"), str(one.observations))
         for one in proof.tests
     ]
-    console.print(_table(head, [*_exact(proof), *rows]))
+    console.print(table(head, [*_exact(proof), *rows]))
     console.print(
-        _table(("promise", "", ""), [(one.name, "held" if one.held else "BROKEN", one.words) for one in proof.promises])
+        table(("promise", "", ""), [(one.name, "held" if one.held else "BROKEN", one.words) for one in proof.promises])
     )
     if proof.power:
         console.print(
-            _table(("fault", "seen by", "in a run after", "exact TV", "would need"), list(_power(proof.power)))
+            table(("fault", "seen by", "in a run after", "exact TV", "would need"), list(_power(proof.power)))
         )
     console.print(f"record: {folder}", soft_wrap=True)
 
@@ -92,12 +88,3 @@ def _needed(one: Seen) -> str:
     return (
         "unknown" if one.exact is None else "no sample of this pair" if one.would_need is None else str(one.would_need)
     )
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
-    for place, name in enumerate(head):
-        table.add_column(name, justify="right" if place and name != "" else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -1,33 +1,29 @@
 """What a terminal shows of an audit, on stderr."""
 
 import math
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+from specfw.console import on_stderr, table
 from specfw.verification.audit.audited import Audited
-
-from rich.console import Console
-from rich.table import Table
 
 _WIDTH = 120
 
 
 def show(audited: Audited) -> None:
     """Print the verdict in words, the alternatives by their evidence, and the transforms by their order."""
-    width = None if sys.stderr.isatty() else _WIDTH
-    console = Console(file=sys.stderr, highlight=False, markup=False, width=width)
+    console = on_stderr(_WIDTH)
     for sentence in _sentences(audited.numbers):
         console.print(sentence, soft_wrap=True)
     alternatives, orders = audited.numbers["alternatives"], audited.numbers["uniformity"]
     if alternatives:
         strongest = sorted(alternatives.items(), key=lambda item: -item[1])
-        console.print(_table(("alternative", "log10 product"), [(name, f"{log:.2f}") for name, log in strongest]))
+        console.print(table(("alternative", "log10 product"), [(name, f"{log:.2f}") for name, log in strongest]))
     if orders:
         rows = [
             (name, *(f"{one[key]:.4f}" for key in ("ks", "ks_p", "lag1", "lag1_z"))) for name, one in orders.items()
         ]
-        console.print(_table(("transform by", "KS", "p", "lag 1", "z"), rows))
+        console.print(table(("transform by", "KS", "p", "lag 1", "z"), rows))
     if audited.folder is not None:
         console.print(f"record: {audited.folder}", soft_wrap=True)
 
@@ -53,12 +49,3 @@ def _sentences(numbers: Any) -> Iterator[str]:
             f"{first['prompt']}, sample {first['sample']}, position {first['position']}: token {first['id']} for "
             f"{first['argmax']}, {first['gap']:.2g} nats below, top-2 gap {first['top_2_gap']:.2g}"
         )
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="")
-    for place, name in enumerate(head):
-        table.add_column(name, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
