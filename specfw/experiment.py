@@ -1,6 +1,6 @@
 """One run: the parts put together, decoded, recorded, and held against their law. Knows no Hydra."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ def run(
     digest = open_record(record, config, unresolved or config, planned, models, encoded)
     if needed.peak_bytes:
         record.event("memory_estimated", **needed.record())
-    planned = _costed(planned, models, encoded, record)
+    planned = costed(planned, models, encoded, lambda curve: record.event("forward_cost_measured", **curve))
     under_way = _Run(config, planned, models, record, write, progress or record.progress)
     facts = {"digest": digest, "seed": config["seed"], "interrupted": False}
     try:
@@ -86,8 +86,8 @@ def run(
     return under_way.close(facts)
 
 
-def _costed(planned: Plan, models: Models, encoded: Sequence[Encoded], record: Record) -> Plan:
-    """The plan with a controller that knows what forward passes cost, measured now if it asks and stored."""
+def costed(planned: Plan, models: Models, encoded: Sequence[Encoded], tell: Callable[[dict[str, Any]], None]) -> Plan:
+    """The plan with a controller that knows what forward passes cost, measured now and told if it asks."""
     context = max(len(one.ids) for one in encoded)
 
     def measure(rows: int) -> Costs:
@@ -95,7 +95,7 @@ def _costed(planned: Plan, models: Models, encoded: Sequence[Encoded], record: R
         counts = sorted({1, 2, 3, 5, 9, 17, rows} & set(range(1, rows + 1)))
         target = forward_cost(models.target, counts, context, COST_REPEATS)
         costs = Costs(target, forward_cost(models.drafter, [1], context, COST_REPEATS)[1])
-        record.event("forward_cost_measured", curve=sorted(target.items()), draft_step_s=costs.draft_step_s)
+        tell({"curve": sorted(target.items()), "draft_step_s": costs.draft_step_s})
         return costs
 
     return planned._replace(controller=planned.controller.costed(measure)) if models.drafter else planned

@@ -308,3 +308,43 @@ def test_an_order_of_ones_own_is_an_alternative(command, tmp_path):
     only = [f"~task.orders.{name}" for name in ("mlx_lm", "llama_cpp")]
     found = written(command("task=audit", "pair=iid", texts, mine, *only)[-1])
     assert (found["verdict"], found["named"]) == ("failed", "order_mine")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"id": 4}, "line 3 id must be an integer in [0, 4), got 4"),
+        ({"id": -1}, "line 3 id must be an integer in [0, 4), got -1"),
+        ({"id": 1.7}, "line 3 id must be an integer in [0, 4), got 1.7"),
+        ({"id": "x"}, "line 3 id must be an integer in [0, 4), got 'x'"),
+        ({"id": None}, "line 3 id must be an integer in [0, 4), got None"),
+        ({"prompt": [0]}, "line 3 prompt must be an integer in [0, 1), got [0]"),
+        ({"sample": True}, "line 3 sample must be an integer"),
+        ({"position": 99}, "line 3 must be at position 4, got 99"),
+    ],
+)
+def test_a_record_that_was_changed_is_refused_by_its_line(change, said, record, command):
+    folder = record(TARGET, DRAFTER)
+    lines = (folder / TOKENS).read_text().splitlines()
+    lines[2] = json.dumps(json.loads(lines[2]) | change)
+    (folder / TOKENS).write_text("\n".join(lines) + "\n")
+    status, out, err, _ = command("task=audit", f"task.source={folder}")
+    assert (status, out) == (2, "")
+    assert f"task.source tokens.jsonl {said}" in err
+
+
+def test_a_record_that_lost_tokens_or_its_beginning_is_refused(record, command):
+    folder = record(TARGET, DRAFTER)
+    whole = (folder / TOKENS).read_text()
+    (folder / TOKENS).write_text("\n".join(whole.splitlines()[:20]) + "\n")
+    status, _, err, _ = command("task=audit", f"task.source={folder}")
+    assert status == 2
+    assert "tokens.jsonl must be the 32 tokens that the run emitted, got 20" in err
+    (folder / TOKENS).write_bytes(b"\xff\xfe")
+    status, _, err, _ = command("task=audit", f"task.source={folder}")
+    assert status == 2
+    assert "task.source tokens.jsonl must be UTF-8" in err
+    (folder / EVENTS).write_text('{"event": "run_started"}\n')
+    status, _, err, _ = command("task=audit", f"task.source={folder}")
+    assert status == 2
+    assert "task.source must be a whole record" in err

@@ -114,7 +114,7 @@ def test_a_drafter_that_reports_q_zero_at_its_own_token(monkeypatch):
     """B35: at the second draft token of the row with the second prompt."""
     honest = drafting.ModelSession.propose
 
-    def lying(self, committed, count, noise):
+    def lying(self, committed, count, noise, judge=None):
         rows = honest(self, committed, count, noise).rows
         return Proposal(mx.array([[0, 0, 0, 0], [0, 2, 0, 0]], dtype=mx.int32), rows)
 

@@ -579,3 +579,25 @@ def test_a_million_tokens_of_a_markov_pair_are_drawn_and_examined():
     assert sample.size == 1_000_000
     assert len(tests) == 16
     assert min(one.p_value for one in tests) > 1e-4 / len(tests)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pair=iid", "task.fault=raw_q"], "task.fault must be one that changes something under this draft_sampler"),
+        (["pair=markov", "task.fault=rows_one_late", "drafting=none"], "task.fault must be one that this drafting"),
+        (["pair=iid", "task.tokens=1000000000000"], "task.tokens must be in [length = 16, 20000000]"),
+    ],
+)
+def test_what_could_change_nothing_or_never_fit_is_refused(words, said, prove):
+    status, proof, spoken = prove("acceptance=stochastic", *words)
+    assert (status, proof, spoken.out) == (2, None, "")
+    assert said in spoken.err
+
+
+def test_a_chain_without_a_temperature_and_a_controller_that_measures(prove):
+    """Neither is anything special to a run, so it is nothing special here."""
+    words = ["sampler.order=[top_k,top_p]", "sampler.top_k.k=3", "controller=cost"]
+    status, proof, _ = prove("pair=iid", "acceptance=block", "task.tokens=640", *words)
+    assert status == 0
+    assert proof["verdict"] == "passed"

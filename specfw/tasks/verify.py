@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import final
 
-from specfw.experiment import read
+from specfw.experiment import costed, read
 from specfw.files import write_whole
 from specfw.models.memory import wired
 from specfw.parts import Models, Plan, decoder, load, plan
@@ -14,9 +14,9 @@ from specfw.verification.faults import FAULTS, Fault, named
 from specfw.verification.proof import Bench, Proof, bench
 from specfw.verification.shown import line, record, show
 
-PROOF = "proof.json"
+PROOF, COSTS = "proof.json", "forward_cost.json"
 LENGTH = 64
-TOKENS_BATCHED, TOKENS_ALONE = 200_000, 2_000
+TOKENS_BATCHED, TOKENS_ALONE, MOST_TOKENS = 200_000, 2_000, 20_000_000
 
 
 @final
@@ -41,8 +41,8 @@ class Verify(Task):
 
     def __post_init__(self) -> None:
         require("length", self.length >= 8, "8 or more", self.length)  # noqa: PLR2004
-        enough = self.tokens is None or self.tokens >= self.length
-        require("tokens", enough, f"at least length ({self.length})", self.tokens)
+        some = self.tokens is None or self.length <= self.tokens <= MOST_TOKENS
+        require("tokens", some, f"in [length = {self.length}, {MOST_TOKENS}]", self.tokens)
         require("alpha", 0 < self.alpha < 1, "in (0, 1)", self.alpha)
         known = self.fault is None or self.fault in FAULTS
         require("fault", known, f"one of: {', '.join(FAULTS)}", self.fault)
@@ -51,7 +51,11 @@ class Verify(Task):
         planned = plan(job.config, job.acceptance)
         fault = self._fault(planned)
         models = load(planned)
-        read(models, planned.prompts.encode(models.target), {**job.config, "max_tokens": self.length})
+        encoded = planned.prompts.encode(models.target)
+        read(models, encoded, {**job.config, "max_tokens": self.length})
+        planned = costed(
+            planned, models, encoded, lambda curve: write_whole(job.folder / COSTS, json.dumps(curve) + "\n")
+        )
         with wired():
             proof = self._bench(job, planned, models).prove(fault, power=self.power)
         write_whole(job.folder / PROOF, json.dumps(record(proof), indent=1, allow_nan=False) + "\n")
@@ -64,7 +68,9 @@ class Verify(Task):
             return None
         fault, rule = named(self.fault), planned.active.rule
         require("task.fault", fault.fits(rule), f"one that {rule.id} can have", self.fault)
-        require("task.fault", fault.fits_drafting(planned.drafting), "one that a drafter model can have", self.fault)
+        require("task.fault", fault.fits_drafting(planned.drafting), "one that this drafting can have", self.fault)
+        changes = fault.fits_chain(planned.draft_chain)
+        require("task.fault", changes, "one that changes something under this draft_sampler", self.fault)
         return fault
 
     def _bench(self, job: Job, planned: Plan, models: Models) -> Bench:

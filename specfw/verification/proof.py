@@ -135,10 +135,13 @@ class Bench:
 
     def _fitting(self) -> Iterator[Fault]:
         """The faults that this rule, this drafting and these chains can have."""
-        decoder, chain = self.decoder, self.decoder.draft_chain
+        decoder = self.decoder
         for fault in FAULTS.values():
-            possible = fault.fits(decoder.rule) and fault.fits_drafting(decoder.drafting)
-            if possible and (fault.reported is None or fault.reported(chain) != chain):
+            if (
+                fault.fits(decoder.rule)
+                and fault.fits_drafting(decoder.drafting)
+                and fault.fits_chain(decoder.draft_chain)
+            ):
                 yield fault
 
     def _sampled(self, decoder: Decoder, fault: Fault | None) -> tuple[Sample, list[Tested], FirstSeen]:
@@ -223,8 +226,10 @@ def bench(config: Mapping[str, Any], planned: Plan, models: Models, decoder: Dec
         decoder: its parts, put together.
         sizes: `samples` and `alpha` of `Bench`.
     """
+    order = list(config["sampler"]["order"])
     cold = {
         **config["sampler"],
+        "order": order if "temperature" in order else [*order, "temperature"],
         "temperature": {"value": 0.0},
         "xtc": {**config["sampler"].get("xtc", {}), "probability": 0.0},
     }

@@ -9,11 +9,14 @@ from specfw import registry
 from specfw.parts import Models
 from specfw.prompts.base import Encoded
 from specfw.provenance import digest_of
-from specfw.recording import EVENTS, TOKENS, plain
+from specfw.recording import EVENTS, SUMMARY, TOKENS, plain
 from specfw.registry import require
 from specfw.verification.audit.claim import Claim
 from specfw.verification.audit.text import Text
 
+LARGEST = 2**63
+_STARTED = ("plugins", "config", "models", "prompts_digest")
+_CONFIGURED = ("target", "drafter", "drafting", "sampler", "draft_sampler", "prompts", "prefill_chunk")
 _NO_IDENTITY = ("path", "computed_in")
 """Entries of a fingerprint that may differ between two machines with the same files."""
 
@@ -28,6 +31,10 @@ def started(folder: Path) -> dict[str, Any]:
     event = next((event for event in events if event.get("event") == "run_started"), None)
     if event is None:
         raise ValueError(f"task.source must be the folder of a run, but {folder / EVENTS} has no run_started")
+    lacking = [name for name in _STARTED if name not in event] or [
+        f"config.{name}" for name in _CONFIGURED if name not in event["config"]
+    ]
+    require("task.source", not lacking, f"a whole record, its run_started with {', '.join(_STARTED)}", lacking)
     missing = [name for name in event["plugins"] if name not in registry.plugins()]
     require("plugins", not missing, f"those of the run, {event['plugins']}", list(registry.plugins()))
     return event
@@ -61,31 +68,50 @@ def same_prompts(digest: str, prompts: Sequence[Encoded]) -> dict[int, tuple[int
     return dict(ids)
 
 
-def texts(folder: Path, prompts: Mapping[int, tuple[int, ...]], claimed: Claim) -> list[Text]:
+def texts(folder: Path, prompts: Mapping[int, tuple[int, ...]], claimed: Claim, vocab_size: int) -> list[Text]:
     """What the run emitted, by prompt and sample.
 
     Raises:
-        ValueError: there is no list of tokens, or it does not go on where a prompt ends.
+        ValueError: there is no list of tokens, a token is none of the target's, it does not go on where a prompt or
+            the token before it ends, or the list is shorter than the run says.
     """
     path = folder / TOKENS
     require("task.source", path.is_file(), f"a run that left its {TOKENS} (diagnostics.tokens)", str(folder))
     found: dict[tuple[int, int], list[int]] = {}
     for number, token in _objects(path):
         where = f"task.source {TOKENS} line {number}"
-        prompt, sample, position = token.get("prompt"), token.get("sample"), token.get("position")
+        prompt = _whole(f"{where} prompt", token.get("prompt"), max(prompts) + 1)
         require(where, prompt in prompts, f"a token of the prompts {sorted(prompts)}", token)
-        said = found.setdefault((prompt, sample), [])  # type: ignore[arg-type]
-        due = len(prompts[prompt]) + len(said)  # type: ignore[index]
-        require(where, position == due, f"at position {due}", position)
-        said.append(token["id"])
+        said = found.setdefault((prompt, _whole(f"{where} sample", token.get("sample"), LARGEST)), [])
+        due = len(prompts[prompt]) + len(said)
+        require(where, token.get("position") == due, f"at position {due}", token.get("position"))
+        said.append(_whole(f"{where} id", token.get("id"), vocab_size))
+    _require_all(folder / SUMMARY, sum(map(len, found.values())))
     return [
         Text(prompt, sample, prompts[prompt], tuple(said), claimed) for (prompt, sample), said in sorted(found.items())
     ]
 
 
+def _whole(where: str, value: Any, limit: int) -> int:
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
+    require(where, whole, f"an integer in [0, {limit})", value)
+    return int(value)
+
+
+def _require_all(summary: Path, count: int) -> None:
+    """Where the run's summary is at hand, its tokens must all be."""
+    if summary.is_file():
+        emitted = json.loads(summary.read_text(encoding="utf-8")).get("emitted", count)
+        require(f"task.source {TOKENS}", count == emitted, f"the {emitted} tokens that the run emitted", count)
+
+
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file of ours with the numbers of their lines."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"task.source {path.name} must be UTF-8, got {str(path)!r} ({error})") from error
+    for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
         except ValueError as error:

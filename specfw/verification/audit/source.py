@@ -55,7 +55,7 @@ def _of_run(folder: Path) -> Case:
     models = load(planned)
     record.require_same_models(started["models"], models)
     prompts = record.same_prompts(started["prompts_digest"], planned.prompts.encode(models.target))
-    texts = record.texts(folder, prompts, claimed)
+    texts = record.texts(folder, prompts, claimed, models.target.vocab_size)
     return _case(planned, models, texts, config)
 
 

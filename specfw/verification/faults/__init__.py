@@ -36,6 +36,7 @@ class Fault:
         reported: the chain whose rows the drafter hands over in place of those it drew from.
         only: the one rule that has this factor, by id; None for every rule that needs a proposal distribution.
         anywhere: whether rules that draw from the target can have it as well.
+        plain: whether plain decoding can have it.
         overlapping: the decoder is right, and its pairs are counted as if neighbours were independent.
     """
 
@@ -47,6 +48,7 @@ class Fault:
     reported: Callable[[SamplerChain], SamplerChain] | None = None
     only: str | None = None
     anywhere: bool = False
+    plain: bool = False
     overlapping: bool = False
 
     def fits(self, rule: AcceptanceRule) -> bool:
@@ -55,8 +57,14 @@ class Fault:
         return rule.id == self.only if self.only else rule.preserves_target and (ratio or self.anywhere)
 
     def fits_drafting(self, drafting: Drafting) -> bool:
-        """Whether `drafting` can have it; wrong drafts are made by a model."""
+        """Whether `drafting` can have it: wrong drafts are made by a model, wrong decisions are about drafts."""
+        if not drafting.proposes:
+            return self.plain
         return isinstance(drafting, Autoregressive) or (self.opened is None and self.reported is None)
+
+    def fits_chain(self, chain: SamplerChain) -> bool:
+        """Whether the draft chain has anything that what is wrongly reported leaves out."""
+        return self.reported is None or self.reported(chain) != chain
 
     def enumerate(self, rule: AcceptanceRule, pair: Pair, proposed: Proposed | None = None) -> Enumerated:
         """The exact law of the faulty decoder; `proposed` where the pair's own chains say what is reported."""
@@ -137,6 +145,7 @@ FAULTS = {
             what="drafts stand if they are the argmax, and the argmax is emitted, at any temperature",
             rule=survival.argmax_text,
             anywhere=True,
+            plain=True,
         ),
         Fault(
             name="rows_one_late",
@@ -172,6 +181,7 @@ FAULTS = {
             name="overlapping_pairs",
             what="every two neighbours are counted as a pair: in the statistics, the decoder is right",
             anywhere=True,
+            plain=True,
             overlapping=True,
         ),
     )
