@@ -24,6 +24,7 @@ ROOT = Path(specfw.__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 README, RULES, RESULTS = ROOT / "README.md", DOCS / "acceptance-rules.md", DOCS / "results" / "temperature-table.md"
+COSTS = DOCS / "results" / "forward-cost.md"
 
 HUB = (
     "python -m specfw target.path=mlx-community/Qwen2.5-1.5B-Instruct-4bit "
@@ -62,6 +63,10 @@ NOT_RUN = {
 ours fails."""
 
 SWEEP = "python -m specfw experiment=temperature_table"
+LENGTHS = (
+    "python -m specfw -m acceptance=stochastic sampler.temperature.value=0.7,1.0 controller.num_draft_tokens=1,2,4,8 "
+    "num_samples=8 max_tokens=400"
+)
 SAMPLES = "python -m specfw drafting=none sampler.temperature.value=0.7 num_samples=50"
 BENCHMARK = (
     "python -m specfw task=benchmark ignore_eos=true 'task.rules=[stochastic,sampler_match,block]' "
@@ -70,6 +75,7 @@ BENCHMARK = (
 SHORTER = {
     BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
     SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
+    LENGTHS: f"{LENGTHS} pair=iid max_tokens=20 num_samples=2",
     SWEEP: f"{SWEEP} pair=iid max_tokens=20 seed=0,1 sampler.temperature.value=1.0",
 }
 """Runs of minutes, cut short or on a toy pair; the last word on a key counts."""
@@ -277,12 +283,13 @@ def test_every_run_of_the_results_passed_and_sits_on_its_closed_form():
         assert float(entry["measured"]) == pytest.approx(float(entry["closed form"]), abs=0.03)
 
 
+@pytest.mark.parametrize("page", [RESULTS, COSTS], ids=lambda page: page.stem)
 @pytest.mark.parametrize("role", ["target", "drafter"])
-def test_the_results_are_of_the_pair_that_is_shipped(role):
+def test_the_results_are_of_the_pair_that_is_shipped(role, page):
     from specfw.models.pretrained.folder import ZOO, digests
 
     digest = digests(ZOO[f"zoo:{role}"])["model.safetensors"]
-    assert f"SHA-256 of the {role}'s weights: `{digest[:16]}`" in RESULTS.read_text()
+    assert f"SHA-256 of the {role}'s weights: `{digest[:16]}`" in page.read_text()
 
 
 def test_the_results_name_the_command_that_makes_them():
