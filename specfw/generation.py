@@ -126,7 +126,8 @@ class Generation:
         phases.mark(drafts)
         newest = mx.array(np.stack([row[-1:] for row in committed]).astype(np.int32))
         logits = decoder.target.forward(mx.concatenate([newest, drafts], axis=1), self._cache)
-        mx.async_eval(logits)  # the pass begins while the rest of the round is being built; nothing waits for it
+        # the pass begins while the rest of the round is being built; nothing waits for it
+        mx.async_eval(logits)  # type: ignore[no-untyped-call]
         phases.mark(logits)
         coin = noise.coin(range(count + 1)) if decoder.chain.needs_coin else None
         history = History(committed, self._prompt_lengths, drafts)

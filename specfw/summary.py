@@ -90,6 +90,7 @@ def summarise(
     numbers = {
         "rule": rule.id,
         "preserves_target": rule.preserves_target,
+        "stops_at_rejection": rule.stops_at_rejection,
         "decided_by": active.decided_by,
         "verdict": verdict,
         "log10_e_value": None if log_e is None else log_e / math.log(10),

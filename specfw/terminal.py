@@ -19,7 +19,7 @@ WORDS = {
     "lengths": "accepted given the block",
     "emitted": "emitted tokens follow {law}, by id",
     "emitted_by_ratio": "emitted tokens follow {law}, by q/p or p",
-    "closed_form": "per-position acceptance",
+    "closed_form": "{places}",
 }
 
 
@@ -93,10 +93,12 @@ def _title(summary: Summary) -> str:
 
 
 def _rows(summary: Summary) -> Iterator[tuple[str, ...]]:
+    law = "p" if summary.numbers["preserves_target"] else "the rule's own row"
+    places = "per-position acceptance" if summary.numbers["stops_at_rejection"] else "acceptance at first places"
     for name, check in summary.numbers["diagnostics"].get("calibration", {}).items():
         count = check["terms"]
         yield (
-            WORDS[name].format(law="p" if summary.numbers["preserves_target"] else "the rule's own row"),
+            WORDS[name].format(law=law, places=places),
             _number(check["observed"] / count, 4),
             _number(check["expected"] / count, 4),
             str(count),

@@ -69,8 +69,8 @@ LENGTHS = (
 )
 SAMPLES = "python -m specfw drafting=none sampler.temperature.value=0.7 num_samples=50"
 BENCHMARK = (
-    "python -m specfw task=benchmark ignore_eos=true 'task.rules=[stochastic,sampler_match,block]' "
-    "'task.num_draft_tokens=[1,2,3,4]'"
+    "python -m specfw task=benchmark ignore_eos=true backend.threads=1 'task.rules=[stochastic,sampler_match,block]' "
+    "'task.num_draft_tokens=[1,2,4]' task.repeats=9 task.diagnostics_cost=false"
 )
 SHORTER = {
     BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
