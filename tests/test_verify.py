@@ -226,7 +226,7 @@ def test_overlapping_pairs_have_wrong_p_values():
         (["task.fault=scalar_uniform", "acceptance=block"], "task.fault must be one that block can have, got"),
         (["task.fault=accept_all", "acceptance=gumbel"], "task.fault must be one that gumbel can have, got"),
         (["task.fault=accept_all", "drafting=none"], "task.fault must be one that plain can have, got 'accept_all'"),
-        (["task.tokens=15"], "task.tokens must be at least length (16), got 15"),
+        (["task.tokens=15"], "task.tokens must be in [length = 16, 20000000], got 15"),
         (["task.length=7"], "task.length must be 8 or more, got 7"),
         (["task.alpha=0"], "task.alpha must be in (0, 1), got 0.0"),
     ],
@@ -251,7 +251,9 @@ def test_wrong_drafts_need_a_drafter_model():
     fault = FAULTS["greedy_draft_soft_q"]
     assert fault.fits_drafting(ModelDrafting())
     assert not fault.fits_drafting(NoDrafting())
-    assert FAULTS["accept_all"].fits_drafting(NoDrafting())
+    assert FAULTS["accept_all"].fits_drafting(ModelDrafting())
+    plain = {name for name, fault in FAULTS.items() if fault.fits_drafting(NoDrafting())}
+    assert plain == {"argmax_text", "overlapping_pairs"}
 
 
 # --- the power arm ----------------------------------------------------------------------------------------------
