@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self, TypeAlias
 
-from specfw.summation import block_sum, blocked, first_above
+from specfw.summation import block_sum, blocked, first_above, last_at_most
 
 import mlx.core as mx
 
@@ -211,25 +211,15 @@ class Survivors(_SurvivorFields, _Weights):
 
     def where(self, chosen: mx.array, other: "Categorical") -> "Survivors":
         assert isinstance(other, Survivors)
-        keep = chosen[..., None]
-        return Survivors(mx.where(keep, self.ids, other.ids), mx.where(keep, self.probs, other.probs))
+        return Survivors(*(mx.where(chosen[..., None], *pair) for pair in zip(self, other, strict=True)))
 
     def _lookup(self, ids: mx.array) -> mx.array:
-        place = self._place(ids)
+        place = last_at_most(self.ids, ids)
         found = mx.take_along_axis(self.ids, place, axis=-1) == ids
         return mx.where(found, mx.take_along_axis(self.probs, place, axis=-1), 0)
 
-    def _place(self, ids: mx.array) -> mx.array:
-        """[..., S'] the last place whose id does not exceed `ids` (place 0 if none), by bisection."""
-        place = mx.zeros_like(ids)
-        step = 1 << (self.ids.shape[-1] - 1).bit_length()
-        while step := step // 2:
-            ahead = mx.minimum(place + step, self.ids.shape[-1] - 1)
-            place = mx.where(mx.take_along_axis(self.ids, ahead, axis=-1) <= ids, ahead, place)
-        return place
-
     def _index(self, ids: mx.array) -> mx.array:
-        return self._place(ids[..., None])
+        return last_at_most(self.ids, ids[..., None])
 
     def _ids(self, entry: mx.array) -> mx.array:
         return mx.take_along_axis(self.ids, entry[..., None], axis=-1)[..., 0]
