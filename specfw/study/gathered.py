@@ -17,8 +17,8 @@ class Interval(NamedTuple):
     Attributes:
         low: its lower end.
         high: its upper end.
-        kind: `prompts` or `samples` where that many clusters were compared (Student's t), `wilson` where only counts
-            are known, which takes draft tokens as independent.
+        kind: what was compared (Student's t): `prompts`, the `samples` of one prompt, `seeds`; or `wilson`, where only
+            counts are known and draft tokens are taken as independent.
     """
 
     low: float
@@ -58,7 +58,9 @@ class Row(NamedTuple):
         mean_accepted_len_interval: over prompts, or over the samples of one.
         accepted_lengths: rounds that accepted 0, 1, 2, .. draft tokens.
         mean_tokens_per_round: with the extra token.
-        distortion_lower_bound: of a lossy rule.
+        first_measured: acceptance of the first draft token of each round.
+        first_sum_min: `sum_min` there.
+        distortion_lower_bound: of a lossy rule, `first_measured` less `first_sum_min`, or 0.
         tokens_per_s: of the rounds, without prefill.
         decode_s: seconds of all rounds.
         prefill_s: seconds to take in the prompts.
@@ -67,6 +69,8 @@ class Row(NamedTuple):
         started: when, UTC.
         processor: that ran it.
         device: of MLX.
+        origins: emitted tokens in tokens.jsonl by their origin (accepted, recovered, bonus, plain); None until they
+            are counted, and where there are none.
     """
 
     digest: str
@@ -97,6 +101,8 @@ class Row(NamedTuple):
     mean_accepted_len_interval: Interval | None
     accepted_lengths: tuple[int, ...] | None
     mean_tokens_per_round: float | None
+    first_measured: float | None
+    first_sum_min: float | None
     distortion_lower_bound: float | None
     tokens_per_s: float | None
     decode_s: float | None
@@ -106,6 +112,7 @@ class Row(NamedTuple):
     started: str | None
     processor: str | None
     device: str | None
+    origins: Mapping[str, int] | None
 
 
 class Run(NamedTuple):
