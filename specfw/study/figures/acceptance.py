@@ -1,0 +1,133 @@
+"""Measured acceptance against the rule's closed form: runs that follow their law lie on the diagonal."""
+
+import math
+from typing import Any, NamedTuple
+
+from specfw.study.figures.canvas import INK, MUTED, SURFACE, canvas, colour
+from specfw.study.figures.figure import (
+    Figure,
+    Key,
+    between,
+    configured,
+    cut,
+    differing,
+    digits,
+    sentences,
+    series,
+    share_ticks,
+)
+from specfw.study.gathered import Study
+from specfw.study.intervals import NORMAL
+from specfw.study.pooling import Pool, pools
+
+TITLE = "Measured acceptance and its closed form"
+LEAD = (
+    "One mark for each configuration, its seeds pooled. A run that follows its rule's mathematics lies on the "
+    "diagonal; a bar that misses the diagonal happens to one right mark in twenty."
+)
+_LEAST = 0.3
+"""Length of the axes."""
+
+WHY = "No run recorded the closed form of its rule; diagnostics.closed_forms.sorting=true records those that sort."
+
+
+class _Point(NamedTuple):
+    """A pool with numbers to draw."""
+
+    pool: Pool
+    expected: float
+    measured: float
+    half: float | None
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        return (None, None) if self.half is None else (self.measured - self.half, self.measured + self.half)
+
+
+def draw(study: Study) -> Figure:
+    """The figure of a study."""
+    pooled = pools(study.runs)
+    points = [point for pool in pooled if (point := _point(pool)) is not None]
+    if not points:
+        return Figure("acceptance", TITLE, LEAD, why=WHY)
+    names, rules = differing(study, (point.pool for point in points)), series(point.pool.rule for point in points)
+    drafting = [pool for pool in pooled if pool.tested]
+    missing = len(drafting) - len(points)
+    rows, rest = cut([_row(point, configured(point.pool, names)) for point in points])
+    note = f"{missing} without a recorded closed form are not shown." if missing else ""
+    return Figure(
+        key="acceptance",
+        title=TITLE,
+        lead=LEAD,
+        svg=_picture(points, rules, names),
+        legend=(*rules.values(), Key("closed form", None, "dashes")),
+        head=("rule", "configuration", "measured", "95 % by its law", "closed form", "z"),
+        rows=rows,
+        note=sentences(note, rest),
+    )
+
+
+def _point(pool: Pool) -> _Point | None:
+    """The interval is the law's own: what 95 of 100 right runs of this length stay within."""
+    expected, measured = pool.mean("expected"), pool.measured
+    if expected is None or measured is None:
+        return None
+    variances = [run.row.variance for run in pool.runs if run.row.tested]
+    known = [variance for variance in variances if variance is not None]
+    half = NORMAL * math.sqrt(math.fsum(known)) / pool.tested if len(known) == len(variances) else None
+    return _Point(pool, expected, measured, half)
+
+
+def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str]) -> str:
+    with canvas("acceptance", 300) as sheet:
+        axes = sheet.axes(x="closed form", y="measured")
+        low, high = _limits(points)
+        axes.plot([low, high], [low, high], color=MUTED, linewidth=1.2, dashes=(4, 3))
+        for point in points:
+            _bar(axes, point)
+        for point in sorted(points, key=lambda one: one.pool.rule):
+            key = rules[point.pool.rule]
+            (mark,) = axes.plot(
+                [point.expected],
+                [point.measured],
+                key.shape,
+                color=colour(key.series or 0),
+                markeredgecolor=SURFACE,
+                zorder=3,
+            )
+            sheet.mark(mark, _words(point, configured(point.pool, names)))
+        axes.set(xlim=(low, high), ylim=(low, high))
+        share_ticks(axes.xaxis)
+        share_ticks(axes.yaxis)
+        axes.set_aspect("equal", adjustable="box")
+        return sheet.svg(TITLE)
+
+
+def _bar(axes: Any, point: _Point) -> None:
+    low, high = point.ends
+    if low is not None and high is not None:
+        axes.vlines(point.expected, max(low, 0), min(high, 1), color=INK, linewidth=1.2, alpha=0.55, zorder=2)
+
+
+def _limits(points: list[_Point]) -> tuple[float, float]:
+    """Both axes alike, a little beyond everything that is drawn, and never so near that chance looks large."""
+    values = [value for point in points for value in (point.expected, point.measured, *point.ends) if value is not None]
+    least, most = max(min(values), 0), min(max(values), 1)
+    room = max(0.04 * (most - least), (_LEAST - (most - least)) / 2)
+    return max(least - room, -0.02), min(most + room, 1.02)
+
+
+def _words(point: _Point, configuration: str) -> str:
+    z = "" if point.pool.z is None else f", z {digits(point.pool.z, 2)}"
+    named = ", ".join(part for part in (point.pool.rule, configuration) if part)
+    low, high = point.ends
+    around = "" if low is None else f" ({between(low, high, 3)})"
+    return (
+        f"{named}: measured {digits(point.measured, 3)}{around}, closed form {digits(point.expected, 3)}{z}, "
+        f"{point.pool.tested} draft tokens"
+    )
+
+
+def _row(point: _Point, configuration: str) -> tuple[str, ...]:
+    measured, expected = digits(point.measured), digits(point.expected)
+    return (point.pool.rule, configuration, measured, between(*point.ends), expected, digits(point.pool.z, 2))

@@ -1,0 +1,114 @@
+"""What theory says a rule accepts, over temperature: sum_min, sum_prod and shared noise, one picture for each pair."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from specfw.study.figures.canvas import SURFACE, canvas, colour
+from specfw.study.figures.figure import Figure, Key, cut, differing, digits, sentences, share_ticks
+from specfw.study.gathered import Run, Study
+from specfw.study.pooling import Pool, pools
+
+TITLE = "Closed forms over temperature"
+LEAD = (
+    "What three rules accept of a draft token in theory, at the positions these runs tested: sum_min for stochastic "
+    "(no lossless rule can do better at one position), sum_prod for sampler_match, and gumbel for shared noise."
+)
+FORMS = {
+    "sum_min": Key("sum_min", 0, "o"),
+    "gumbel": Key("gumbel", 3, "D"),
+    "sum_prod": Key("sum_prod", 2, "^"),
+}
+TEMPERATURE = "sampler.temperature.value"
+_PAIR = ("target.", "drafter.", "drafting.")
+_MOST_PAIRS = 3
+
+
+class _At(NamedTuple):
+    """The closed forms at one temperature, None where a run lacks one."""
+
+    temperature: float
+    tested: int
+    values: dict[str, float | None]
+
+
+def draw(study: Study) -> list[Figure]:
+    """A figure for each pair of models, at most three."""
+    drafting = (
+        run for pool in pools(study.runs) for run in pool.runs if run.row.tested and run.row.sum_min is not None
+    )
+    kept = [run for run in drafting if isinstance(run.settings.get(TEMPERATURE), int | float)]
+    pairs: dict[tuple[Any, ...], list[Run]] = {}
+    for run in kept:
+        pairs.setdefault(_pair(run), []).append(run)
+    drawn = [_figure(study, runs, place) for place, runs in enumerate(list(pairs.values())[:_MOST_PAIRS])]
+    if not drawn:
+        why = "No run recorded the closed forms and has a temperature; a drafter without rows has none."
+        return [Figure("closed-forms", TITLE, LEAD, why=why)]
+    if len(pairs) > 1:
+        drawn = [one._replace(title=f"{TITLE}, pair {place + 1} of {len(pairs)}") for place, one in enumerate(drawn)]
+    return drawn
+
+
+def _pair(run: Run) -> tuple[Any, ...]:
+    return tuple((key, value) for key, value in run.settings.items() if key.startswith(_PAIR))
+
+
+def _figure(study: Study, runs: Sequence[Run], place: int) -> Figure:
+    found = _temperatures(runs)
+    legend = [key for name, key in FORMS.items() if any(at.values[name] is not None for at in found)]
+    pooled = [
+        name
+        for key, name in differing(study, [Pool("", {}, tuple(runs))]).items()
+        if key != TEMPERATURE and not key.startswith(_PAIR)
+    ]
+    absent = (
+        "gumbel was not recorded; diagnostics.closed_forms.sorting=true records it." if len(legend) < len(FORMS) else ""
+    )
+    over = f"Pooled over {', '.join(['rule', 'seed', *pooled])}, weighted by tested draft tokens."
+    rows, rest = cut([_row(at) for at in found])
+    return Figure(
+        key=f"closed-forms-{place}",
+        title=TITLE,
+        lead=LEAD,
+        svg=_picture(found, f"closed-forms-{place}"),
+        legend=tuple(legend),
+        head=("temperature", *FORMS, "sum_min / sum_prod", "draft tokens"),
+        rows=rows,
+        note=sentences(over, absent, rest),
+    )
+
+
+def _temperatures(runs: Sequence[Run]) -> list[_At]:
+    groups: dict[float, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(float(run.settings[TEMPERATURE] or 0), []).append(run)
+    found = []
+    for temperature, group in sorted(groups.items()):
+        pool = Pool("", {}, tuple(group))
+        found.append(_At(temperature, pool.tested, {name: pool.mean(name) for name in FORMS}))
+    return found
+
+
+def _picture(found: Sequence[_At], key: str) -> str:
+    with canvas(key) as sheet:
+        axes = sheet.axes(x="temperature", y="acceptance by theory")
+        for name, entry in FORMS.items():
+            points = [(at, value) for at in found if (value := at.values[name]) is not None]
+            shade = colour(entry.series or 0)
+            axes.plot([at.temperature for at, _ in points], [value for _, value in points], color=shade)
+            for at, value in points:
+                (mark,) = axes.plot([at.temperature], [value], entry.shape, color=shade, markeredgecolor=SURFACE)
+                sheet.mark(mark, f"temperature {at.temperature:g}: {name} {digits(value, 3)}")
+        axes.set_ylim(0, 1.02)
+        if len(found) < 2:  # noqa: PLR2004 # a single temperature is no axis
+            axes.set_xlim(found[0].temperature - 0.5, found[0].temperature + 0.5)
+        if len(found) <= 6:  # noqa: PLR2004 # as many as have room
+            axes.set_xticks([at.temperature for at in found], [f"{at.temperature:g}" for at in found])
+        share_ticks(axes.yaxis)
+        return sheet.svg(TITLE)
+
+
+def _row(at: _At) -> tuple[str, ...]:
+    least, most = at.values["sum_prod"], at.values["sum_min"]
+    ratio = most / least if least and most is not None else None
+    return (f"{at.temperature:g}", *(digits(value) for value in at.values.values()), digits(ratio, 2), str(at.tested))

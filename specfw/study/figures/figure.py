@@ -1,0 +1,117 @@
+"""What a figure is on the page: a picture with its key, how it is read, and its numbers as a table."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from specfw.study.columns import short as short_names
+from specfw.study.columns import shown, telling
+from specfw.study.escaping import one_line, shortened
+from specfw.study.gathered import Study
+from specfw.study.pooling import Pool
+
+_ORDER = ("stochastic", "block", "sampler-match", "gumbel", "greedy-argmax", "argmax-against-argmax", "plain")
+_SHAPES = "os^DvPX*"
+_LONGEST_VALUE = 60
+ABSENT, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+MOST_ROWS = 40
+"""Rows of a figure's own table; the table of runs has all."""
+
+
+class Key(NamedTuple):
+    """An entry of a picture's legend.
+
+    Attributes:
+        words: what it stands for.
+        series: number of its colour; None is ink.
+        shape: matplotlib's letter of a mark, `line`, `dashes` or `bar`.
+    """
+
+    words: str
+    series: int | None
+    shape: str
+
+
+class Figure(NamedTuple):
+    """A picture and what stands around it.
+
+    Attributes:
+        key: a word of its own.
+        title: its heading.
+        lead: how it is read, one or two sentences.
+        svg: the picture, None where there is nothing to draw.
+        why: the reason, where there is no picture.
+        legend: its entries.
+        head: of the table of values.
+        rows: of the table of values, texts.
+        note: what was left out or pooled; empty if nothing.
+    """
+
+    key: str
+    title: str
+    lead: str
+    svg: str | None = None
+    why: str = ""
+    legend: tuple[Key, ...] = ()
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    note: str = ""
+
+
+def series(rules: Iterable[str]) -> dict[str, Key]:
+    """Colour and shape of every rule: those that ship have always the same, others follow."""
+    known = dict.fromkeys(rules)
+    others = [rule for rule in known if rule not in _ORDER]
+    places = {rule: place for place, rule in enumerate((*_ORDER, *others))}
+    return {
+        rule: Key(rule, places[rule] % len(_SHAPES), _SHAPES[places[rule] % len(_SHAPES)])
+        for rule in sorted(known, key=places.__getitem__)
+    }
+
+
+def differing(study: Study, drawn: Iterable[Pool]) -> dict[str, str]:
+    """Keys that tell the runs of these pools apart beside the rule and the seed, each with its short name."""
+    runs = [run for pool in drawn for run in pool.runs]
+    keys = [key for key in telling(runs, study.varying) if not key.startswith("acceptance.")]
+    return {key: one_line(name) for key, name in short_names(keys).items()}
+
+
+def configured(pool: Pool, names: Mapping[str, str]) -> str:
+    """The configuration of a pool in the keys that vary: `temperature 0.7, num_draft_tokens 4`."""
+    return ", ".join(f"{name} {value_of(pool, key)}" for key, name in names.items())
+
+
+def value_of(pool: Pool, key: str) -> str:
+    """A value of its configuration, one short line."""
+    return shortened(one_line(shown(pool.settings.get(key))), _LONGEST_VALUE)
+
+
+def digits(value: float | None, places: int = 4) -> str:
+    """A number for reading; a dash where there is none."""
+    if value is None or math.isnan(value):
+        return ABSENT
+    written = f"{value:.{places}f}" if math.isfinite(value) else "∞" if value > 0 else "-∞"
+    return written.replace("-", _MINUS)
+
+
+def between(low: float | None, high: float | None, places: int = 4) -> str:
+    """An interval for reading."""
+    return ABSENT if low is None or high is None else f"{digits(low, places)} to {digits(high, places)}"
+
+
+def cut(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """At most `MOST_ROWS` rows, and a sentence about the others."""
+    left = len(rows) - MOST_ROWS
+    return tuple(rows[:MOST_ROWS]), f"The table below shows the first {MOST_ROWS} of {len(rows)}." if left > 0 else ""
+
+
+def sentences(*parts: str) -> str:
+    """Those that say something, one after the other."""
+    return " ".join(part for part in parts if part)
+
+
+def share_ticks(axis: Any) -> None:
+    """A few ticks with as many digits as they need."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))

@@ -1,0 +1,146 @@
+"""The page of a study: one HTML file that opens from disk and asks nothing of a network.
+
+Whatever a record says is escaped by jinja2; the policy in the head lets the browser run this page's own script and
+nothing else, and load nothing at all.
+"""
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from importlib import resources
+from typing import NamedTuple
+
+from specfw.study import sheet, text_of_run, told
+from specfw.study.escaping import one_line
+from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
+from specfw.study.figures.figure import ABSENT, Figure, between, digits, series
+from specfw.study.gathered import Run, Study
+
+TEMPLATES = "templates"
+
+
+class Tile(NamedTuple):
+    """A number of the head of the page.
+
+    Attributes:
+        name: what it is.
+        value: the number.
+        words: what to hold it against.
+        tone: `good`, `bad` or nothing.
+    """
+
+    name: str
+    value: str
+    words: str = ""
+    tone: str = ""
+
+
+def html(study: Study) -> str:
+    """The page, whole."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("specfw.study", TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = _own("page.js")
+    return environment.get_template("page.html.j2").render(
+        title=_title(study),
+        summary=_summary(study),
+        tiles=_tiles(study),
+        told=told.told(study),
+        study=study,
+        sheet=sheet.sheet(study),
+        texts=text_of_run.texts(study),
+        most_texts=text_of_run.MOST_RUNS,
+        figures=figures(study) if study.runs or study.others else [],
+        style=Markup(_own("page.css")),  # noqa: S704 # our own file
+        script=Markup(script),  # noqa: S704 # our own file
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        drawn=Markup,
+        one_line=one_line,
+    )
+
+
+def figures(study: Study) -> list[Figure]:
+    """Every figure, in the order of the page."""
+    lossy = distortion.draw(study)
+    return [
+        acceptance.draw(study),
+        *closed_forms.draw(study),
+        lengths.draw(study),
+        *places.draw(study),
+        scoreboard.draw(study),
+        speedup.draw(study),
+        *([] if lossy is None else [lossy]),
+    ]
+
+
+def _own(name: str) -> str:
+    """A file of the page."""
+    return resources.files("specfw.study").joinpath(TEMPLATES, name).read_text(encoding="utf-8")
+
+
+def _title(study: Study) -> str:
+    if len(study.runs) == 1:
+        return f"One run of {one_line(study.runs[0].row.rule)}"
+    return f"{len(study.runs)} runs" if study.runs else "Records of other tasks"
+
+
+def _summary(study: Study) -> str:
+    """The sources, and when the runs were started."""
+    days = sorted({run.row.started[:10] for run in study.runs if run.row.started})
+    when = f", {days[0]}" if len(days) == 1 else f", {days[0]} to {days[-1]}" if days else ""
+    return one_line(f"{', '.join(study.sources)}{when}")
+
+
+def _tiles(study: Study) -> list[Tile]:
+    if len(study.runs) == 1:
+        return _of_one(study.runs[0])
+    return _of_many(study.runs) if study.runs else []
+
+
+def _of_one(run: Run) -> list[Tile]:
+    row = run.row
+    interval = "" if row.interval is None else f"95 %: {between(row.interval.low, row.interval.high, 3)}"
+    against = "" if row.expected is None else f"closed form {digits(row.expected)}"
+    rounds = f"{row.rounds} rounds, {row.proposed} drafted"
+    tiles = [
+        _verdict([row.verdict], row.log10_e_value),
+        Tile(
+            "Acceptance of tested drafts", digits(row.measured), "; ".join(part for part in (against, interval) if part)
+        ),
+        Tile("Accepted a round", digits(row.mean_accepted_len, 3), rounds),
+        Tile("Tokens a second", digits(row.tokens_per_s, 1), f"{row.emitted} tokens"),
+    ]
+    return [tile for tile in tiles if tile.value != ABSENT]
+
+
+def _of_many(runs: Sequence[Run]) -> list[Tile]:
+    evidence = [run.row.log10_e_value for run in runs if run.row.log10_e_value is not None]
+    rules = list(series(run.row.rule for run in runs))
+    tested, emitted = (sum(getattr(run.row, name) for run in runs) for name in ("tested", "emitted"))
+    return [
+        _verdict([run.row.verdict for run in runs], max(evidence, default=None)),
+        Tile("Rules", str(len(rules)), one_line(", ".join(rules))),
+        Tile("Draft tokens tested", f"{tested:,}", f"{emitted:,} tokens emitted"),
+    ]
+
+
+def _verdict(verdicts: Sequence[str], evidence: float | None) -> Tile:
+    """The verdicts counted, and the largest evidence against a law."""
+    counted = Counter(verdicts)
+    failed = counted["failed"]
+    words = "" if evidence is None else f"log10 of the e-value {digits(evidence, 1)}, fails above 6"
+    if len(verdicts) == 1:
+        value = {"passed": "✓ passed", "failed": "✗ failed"}.get(verdicts[0], "unchecked")
+    else:
+        value = f"✗ {failed} failed" if failed else f"✓ {counted['passed']} passed"
+    unchecked = counted["unchecked"]
+    many = f"{unchecked} unchecked; " if unchecked and len(verdicts) > 1 else ""
+    return Tile("Verdict", value, many + words, "bad" if failed else "good" if counted["passed"] else "")
