@@ -3,6 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from specfw.study.columns import shown
@@ -12,6 +13,7 @@ from specfw.study.values import at, number, text
 
 import yaml
 
+SEED = "seed"
 _MOST_VALUES = 12
 _LONGEST = 300
 _LONGEST_TEXT = 100_000
@@ -48,10 +50,9 @@ class Told(NamedTuple):
 
 def told(study: Study) -> Told:
     """Everything of a study that is no result."""
-    varying = [*study.varying, *(["seed"] if len({run.row.seed for run in study.runs}) > 1 else [])]
-    return Told(
-        _commands(study), tuple(_values(key, study.runs) for key in varying), _shared(study), _provenance(study)
-    )
+    varying = [*study.varying, *([SEED] if len({run.row.seed for run in study.runs}) > 1 else [])]
+    values = tuple(_values(key, study.runs) for key in varying)
+    return Told(_commands(study), values, _shared(study.runs, set(varying)), _provenance(study))
 
 
 def lines(text: str) -> str:
@@ -62,12 +63,21 @@ def lines(text: str) -> str:
 def _commands(study: Study) -> tuple[str, ...]:
     source = f"task.source=[{','.join(study.sources)}]"
     page = shlex.join(["python", "-m", "specfw", "task=report", source])
-    again = [shlex.join(["python", "-m", "specfw", f"replay={run.folder}"]) for run in study.runs[:1]]
+    again = [shlex.join(["python", "-m", "specfw", f"replay={_named(run, study.sources)}"]) for run in study.runs[:1]]
     return tuple(map(one_line, (*again, page)))
 
 
+def _named(run: Run, sources: Sequence[str]) -> Path:
+    """Its folder as the sources spell it, so that a page names no place that its maker did not."""
+    for source in sources:
+        top = Path(source).expanduser().resolve()
+        if run.folder.is_relative_to(top):
+            return Path(source) / run.folder.relative_to(top)
+    return run.folder
+
+
 def _values(key: str, runs: Sequence[Run]) -> Fact:
-    counted = Counter(one_line(shown(run.settings.get(key))) for run in runs)
+    counted = Counter(one_line(shown(run.row.seed if key == SEED else run.settings.get(key))) for run in runs)
     most = [f"{shortened(value, _LONGEST)} ({count})" for value, count in list(counted.items())[:_MOST_VALUES]]
     return Fact(one_line(key), (*most, *_more(len(counted) - len(most))))
 
@@ -76,12 +86,11 @@ def _more(left: int) -> tuple[str, ...]:
     return (f"and {left} more",) if left > 0 else ()
 
 
-def _shared(study: Study) -> str:
+def _shared(runs: Sequence[Run], differing: set[str]) -> str:
     """The first run's configuration without what varies; the draft chain in words where it is the target's."""
-    if not study.runs:
+    if not runs:
         return ""
-    differing = {*study.varying, *(["seed"] if len({run.row.seed for run in study.runs}) > 1 else [])}
-    kept = _without(study.runs[0].config, differing, "")
+    kept = _without(runs[0].config, differing, "")
     if isinstance(kept, dict) and "sampler" in kept and kept.get("draft_sampler") == kept["sampler"]:
         kept["draft_sampler"] = _FOLLOWS
     written = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)

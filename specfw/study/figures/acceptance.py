@@ -3,10 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
-from specfw.study.figures.canvas import INK, MUTED, SURFACE, canvas, colour
+from specfw.study.figures.canvas import CROWD, INK, MUTED, Key, canvas
 from specfw.study.figures.figure import (
     Figure,
-    Key,
     between,
     configured,
     cut,
@@ -84,18 +83,11 @@ def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str])
         low, high = _limits(points)
         axes.plot([low, high], [low, high], color=MUTED, linewidth=1.2, dashes=(4, 3))
         for point in points:
-            _bar(axes, point)
+            _bar(axes, point, 0.55 if len(points) <= CROWD else 0.12)
         for point in sorted(points, key=lambda one: one.pool.rule):
             key = rules[point.pool.rule]
-            (mark,) = axes.plot(
-                [point.expected],
-                [point.measured],
-                key.shape,
-                color=colour(key.series or 0),
-                markeredgecolor=SURFACE,
-                zorder=3,
-            )
-            sheet.mark(mark, _words(point, configured(point.pool, names)))
+            words = _words(point, configured(point.pool, names))
+            sheet.point(axes, (point.expected, point.measured), key, words, crowd=len(points))
         axes.set(xlim=(low, high), ylim=(low, high))
         share_ticks(axes.xaxis)
         share_ticks(axes.yaxis)
@@ -103,10 +95,10 @@ def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str])
         return sheet.svg(TITLE)
 
 
-def _bar(axes: Any, point: _Point) -> None:
+def _bar(axes: Any, point: _Point, alpha: float) -> None:
     low, high = point.ends
     if low is not None and high is not None:
-        axes.vlines(point.expected, max(low, 0), min(high, 1), color=INK, linewidth=1.2, alpha=0.55, zorder=2)
+        axes.vlines(point.expected, max(low, 0), min(high, 1), color=INK, linewidth=1.2, alpha=alpha, zorder=2)
 
 
 def _limits(points: list[_Point]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 from specfw.study.escaping import one_line, shortened
@@ -25,12 +25,16 @@ _VARIABLES = {
 WIDTH, HEIGHT = 360, 270
 """Units of a picture, one CSS pixel each on a phone: text of 11 stays legible there."""
 
+CROWD = 80
+"""Marks beyond which each is drawn small."""
+
 _UNITS_PER_INCH = 72
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _MARK = "mark-"
 _NOT_OURS = r"(font-family|font|line-height|stroke-linejoin|stroke-linecap|stroke-dashoffset): [^;]*;?"
 _LONGEST_LABEL = 24
+_APART: tuple[dict[str, Any], ...] = ({"markeredgecolor": SURFACE}, {"markeredgecolor": SURFACE, "markersize": 10.5})
 _STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -67,15 +71,29 @@ _STYLE = {
 }
 
 
-def colour(index: int) -> str:
-    """The colour of a series."""
-    return _SERIES[index % len(_SERIES)]
+def colour(series: int | None) -> str:
+    """The colour of a series, ink of none."""
+    return INK if series is None else _SERIES[series % len(_SERIES)]
 
 
 def label(text: str) -> str:
     """A text of a record as a label: one short line of characters that the measuring font has."""
     plain = one_line(text).encode("ascii", "backslashreplace").decode()
     return shortened(plain, _LONGEST_LABEL).replace("…", "..")
+
+
+class Key(NamedTuple):
+    """An entry of a picture's legend.
+
+    Attributes:
+        words: what it stands for.
+        series: number of its colour; None is ink.
+        shape: matplotlib's letter of a mark, `line`, `dashes` or `bar`.
+    """
+
+    words: str
+    series: int | None
+    shape: str
 
 
 class Canvas:
@@ -108,6 +126,12 @@ class Canvas:
         artist.set_gid(f"{_MARK}{len(self._words)}")
         artist.set_clip_on(False)
         self._words.append(one_line(words))
+
+    def point(self, axes: Any, at: tuple[float, float], key: Key, words: str, crowd: int = 1) -> None:
+        """A mark at a point, apart from its neighbours, and small in a crowd."""
+        style = {"markersize": 4, "markeredgewidth": 0, "alpha": 0.7} if crowd > CROWD else _APART[key.shape in "PX"]
+        (mark,) = axes.plot(*([value] for value in at), key.shape, color=colour(key.series), zorder=3, **style)
+        self.mark(mark, words)
 
     def svg(self, title: str) -> str:
         """The picture as an element to stand in a page."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.figures.canvas import SURFACE, canvas, colour
-from specfw.study.figures.figure import Figure, Key, cut, differing, digits, sentences, share_ticks
+from specfw.study.figures.canvas import Key, canvas, colour
+from specfw.study.figures.figure import Figure, cut, differing, digits, sentences, share_ticks
 from specfw.study.gathered import Run, Study
 from specfw.study.pooling import Pool, pools
 
@@ -54,28 +54,30 @@ def _pair(run: Run) -> tuple[Any, ...]:
 
 
 def _figure(study: Study, runs: Sequence[Run], place: int) -> Figure:
-    found = _temperatures(runs)
-    legend = [key for name, key in FORMS.items() if any(at.values[name] is not None for at in found)]
-    pooled = [
-        name
-        for key, name in differing(study, [Pool("", {}, tuple(runs))]).items()
-        if key != TEMPERATURE and not key.startswith(_PAIR)
-    ]
-    absent = (
-        "gumbel was not recorded; diagnostics.closed_forms.sorting=true records it." if len(legend) < len(FORMS) else ""
-    )
+    found, key = _temperatures(runs), f"closed-forms-{place}"
+    legend = [entry for name, entry in FORMS.items() if any(at.values[name] is not None for at in found)]
+    names = differing(study, [Pool("", {}, tuple(runs))])
+    pooled = [name for path, name in names.items() if path != TEMPERATURE and not path.startswith(_PAIR)]
     over = f"Pooled over {', '.join(['rule', 'seed', *pooled])}, weighted by tested draft tokens."
     rows, rest = cut([_row(at) for at in found])
     return Figure(
-        key=f"closed-forms-{place}",
+        key=key,
         title=TITLE,
         lead=LEAD,
-        svg=_picture(found, f"closed-forms-{place}"),
+        svg=_picture(found, key),
         legend=tuple(legend),
         head=("temperature", *FORMS, "sum_min / sum_prod", "draft tokens"),
         rows=rows,
-        note=sentences(over, absent, rest),
+        note=sentences(over, _lacking(runs), rest),
     )
+
+
+def _lacking(runs: Sequence[Run]) -> str:
+    """A sentence about shared noise, whose closed form is recorded only on request."""
+    having = sum(run.row.gumbel is not None for run in runs)
+    if having == len(runs):
+        return ""
+    return f"gumbel is of {having} of {len(runs)} runs; diagnostics.closed_forms.sorting=true records it."
 
 
 def _temperatures(runs: Sequence[Run]) -> list[_At]:
@@ -84,9 +86,14 @@ def _temperatures(runs: Sequence[Run]) -> list[_At]:
         groups.setdefault(float(run.settings[TEMPERATURE] or 0), []).append(run)
     found = []
     for temperature, group in sorted(groups.items()):
-        pool = Pool("", {}, tuple(group))
-        found.append(_At(temperature, pool.tested, {name: pool.mean(name) for name in FORMS}))
+        values = {name: _mean([run for run in group if getattr(run.row, name) is not None], name) for name in FORMS}
+        found.append(_At(temperature, sum(run.row.tested for run in group), values))
     return found
+
+
+def _mean(runs: Sequence[Run], name: str) -> float | None:
+    """Over the runs that have it."""
+    return Pool("", {}, tuple(runs)).mean(name)
 
 
 def _picture(found: Sequence[_At], key: str) -> str:
@@ -94,11 +101,11 @@ def _picture(found: Sequence[_At], key: str) -> str:
         axes = sheet.axes(x="temperature", y="acceptance by theory")
         for name, entry in FORMS.items():
             points = [(at, value) for at in found if (value := at.values[name]) is not None]
-            shade = colour(entry.series or 0)
+            shade = colour(entry.series)
             axes.plot([at.temperature for at, _ in points], [value for _, value in points], color=shade)
             for at, value in points:
-                (mark,) = axes.plot([at.temperature], [value], entry.shape, color=shade, markeredgecolor=SURFACE)
-                sheet.mark(mark, f"temperature {at.temperature:g}: {name} {digits(value, 3)}")
+                words = f"temperature {at.temperature:g}: {name} {digits(value, 3)}"
+                sheet.point(axes, (at.temperature, value), entry, words, crowd=3 * len(found))
         axes.set_ylim(0, 1.02)
         if len(found) < 2:  # noqa: PLR2004 # a single temperature is no axis
             axes.set_xlim(found[0].temperature - 0.5, found[0].temperature + 0.5)

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.figures.canvas import INK, MUTED, SURFACE, canvas, colour
-from specfw.study.figures.figure import Figure, Key, configured, cut, differing, digits, sentences, series, share_ticks
+from specfw.study.figures.canvas import INK, MUTED, Key, canvas, colour
+from specfw.study.figures.figure import Figure, configured, cut, differing, digits, sentences, series, share_ticks
 from specfw.study.gathered import Run, Study
 from specfw.study.intervals import wilson
 from specfw.study.pooling import Pool, pools
@@ -123,23 +123,15 @@ def _mark(sheet: Any, axes: Any, point: Lossy, reach: float, key: Key, configura
         axes.vlines(point.distortion, interval.low, interval.high, color=INK, linewidth=1.2, alpha=0.55)
     if not point.exact:
         tip = point.distortion + 0.12 * reach
-        axes.hlines(point.accepted, point.distortion, tip, color=colour(key.series or 0), linewidth=1.2)
-        axes.plot([tip], [point.accepted], ">", color=colour(key.series or 0), markersize=4)
-    (mark,) = axes.plot(
-        [point.distortion],
-        [point.accepted],
-        key.shape,
-        color=colour(key.series or 0),
-        markeredgecolor=SURFACE,
-        zorder=3,
-    )
+        axes.hlines(point.accepted, point.distortion, tip, color=colour(key.series), linewidth=1.2)
+        axes.plot([tip], [point.accepted], ">", color=colour(key.series), markersize=4)
     named = ", ".join(part for part in (point.pool.rule, configuration) if part)
     bound = "" if point.exact else "at least "
-    sheet.mark(
-        mark,
+    words = (
         f"{named}: acceptance {digits(point.accepted, 3)}, distortion {bound}{digits(point.distortion, 3)}, "
-        f"sum_min {digits(point.sum_min, 3)}",
+        f"sum_min {digits(point.sum_min, 3)}"
     )
+    sheet.point(axes, (point.distortion, point.accepted), key, words)
 
 
 def _row(point: Lossy, configuration: str) -> tuple[str, ...]:

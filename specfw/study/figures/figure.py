@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from specfw.study.columns import short as short_names
 from specfw.study.columns import shown, telling
 from specfw.study.escaping import one_line, shortened
+from specfw.study.figures.canvas import Key
 from specfw.study.gathered import Study
 from specfw.study.pooling import Pool
 
@@ -16,20 +17,6 @@ _LONGEST_VALUE = 60
 ABSENT, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 MOST_ROWS = 40
 """Rows of a figure's own table; the table of runs has all."""
-
-
-class Key(NamedTuple):
-    """An entry of a picture's legend.
-
-    Attributes:
-        words: what it stands for.
-        series: number of its colour; None is ink.
-        shape: matplotlib's letter of a mark, `line`, `dashes` or `bar`.
-    """
-
-    words: str
-    series: int | None
-    shape: str
 
 
 class Figure(NamedTuple):

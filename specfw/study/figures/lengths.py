@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.figures.canvas import INK, canvas, colour, label
-from specfw.study.figures.figure import Figure, Key, cut, digits, sentences, series
+from specfw.study.figures.canvas import INK, Key, canvas, colour, label
+from specfw.study.figures.figure import Figure, cut, digits, sentences, series
 from specfw.study.gathered import Run, Study
 from specfw.study.intervals import NORMAL
 from specfw.study.pooling import pools

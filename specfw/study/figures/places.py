@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.figures.canvas import SURFACE, canvas, colour
-from specfw.study.figures.figure import Figure, Key, between, cut, digits, sentences, series, share_ticks
+from specfw.study.figures.canvas import Key, canvas, colour
+from specfw.study.figures.figure import Figure, between, cut, digits, sentences, series, share_ticks
 from specfw.study.figures.lengths import LONGEST, Lengths, Reals, lengths
 from specfw.study.gathered import Interval, Run, Study
 from specfw.study.intervals import wilson
@@ -102,16 +102,13 @@ def _tested(drawn: Sequence[Places], found: Sequence[Places], rules: dict[str, K
             key = rules[one.rule]
             mine = [value for value in values if value[0] is one]
             along = [value[1] + beside[one.rule] for value in mine]
-            axes.plot(along, [value[2] for value in mine], color=colour(key.series or 0))
+            axes.plot(along, [value[2] for value in mine], color=colour(key.series))
         for one, place, rate, interval in values:
             key, at = rules[one.rule], place + beside[one.rule]
             if interval is not None:
-                axes.vlines(at, interval.low, interval.high, color=colour(key.series or 0), linewidth=1.2, alpha=0.6)
-            (mark,) = axes.plot(
-                [at], [rate], key.shape, color=colour(key.series or 0), markeredgecolor=SURFACE, zorder=3
-            )
+                axes.vlines(at, interval.low, interval.high, color=colour(key.series), linewidth=1.2, alpha=0.6)
             of = f"{one.accepted[place - 1]} of {one.tested[place - 1]} tested"
-            sheet.mark(mark, f"{one.rule}, position {place}: {digits(rate, 3)}, {of}")
+            sheet.point(axes, (at, rate), key, f"{one.rule}, position {place}: {digits(rate, 3)}, {of}")
         _by_place(axes)
         svg = sheet.svg(TESTED)
     head = ("rule", "position", "tested", "accepted", "acceptance", "95 %")
@@ -139,18 +136,16 @@ def _reached(found: Sequence[Places], counted: Sequence[Lengths], rules: dict[st
         axes = sheet.axes(x="position in the block", y="share of rounds")
         for one in found:
             key, proposed = rules[one.rule], np.array(one.proposed)
-            shade, along = colour(key.series or 0), np.arange(1, len(proposed) + 1)
+            shade, along = colour(key.series), np.arange(1, len(proposed) + 1)
             law = laws.get(one.rule)
             expected = None if law is None or law.shape[1] != len(proposed) + 1 else _survival(law[0]) / proposed
             if expected is not None:
                 axes.plot(along, expected, color=shade, linewidth=1.4, dashes=(3, 2))
             for place, (drafted, accepted) in enumerate(zip(one.proposed, one.accepted, strict=True), start=1):
                 by_law = None if expected is None else float(expected[place - 1])
-                (mark,) = axes.plot(
-                    [place], [accepted / drafted], key.shape, color=shade, markeredgecolor=SURFACE, zorder=3
-                )
                 words = "" if by_law is None else f", law {digits(by_law, 3)}"
-                sheet.mark(mark, f"{one.rule}, position {place}: stands in {digits(accepted / drafted, 3)}{words}")
+                told = f"{one.rule}, position {place}: stands in {digits(accepted / drafted, 3)}{words}"
+                sheet.point(axes, (place, accepted / drafted), key, told)
                 rows.append(
                     (one.rule, str(place), str(drafted), str(accepted), digits(accepted / drafted), digits(by_law))
                 )

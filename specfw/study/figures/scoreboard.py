@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.figures.canvas import GRID, INK, SURFACE, canvas, colour, label
-from specfw.study.figures.figure import Figure, Key, cut, digits, sentences, series, share_ticks
+from specfw.study.figures.canvas import GRID, INK, Key, canvas, label
+from specfw.study.figures.figure import Figure, cut, digits, sentences, series, share_ticks
 from specfw.study.gathered import Run, Study
 from specfw.study.intervals import NORMAL
 from specfw.study.pooling import pools
@@ -119,12 +119,10 @@ def _picture(scored: Mapping[str, Mapping[str, Score]], names: Sequence[str], ru
 def _mark(sheet: Any, axes: Any, own: str, name: str, score: Score, height: float, key: Key) -> None:
     spread = NORMAL * (score.error or 0)
     axes.hlines(height, max(score.mean - spread, 0), score.mean + spread, color=INK, linewidth=1.3, alpha=0.6, zorder=2)
-    (mark,) = axes.plot(
-        [score.mean], [height], key.shape, color=colour(key.series or 0), markeredgecolor=SURFACE, zorder=3
-    )
     sign = "+" if score.difference >= 0 else ""
     beside = "the rule that ran" if name == own else f"{sign}{digits(score.difference, 3)} against {own}"
-    sheet.mark(mark, f"{name} on blocks of {own}: {digits(score.mean, 3)} accepted a round, {beside}")
+    words = f"{name} on blocks of {own}: {digits(score.mean, 3)} accepted a round, {beside}"
+    sheet.point(axes, (score.mean, height), key, words)
 
 
 def _row(own: str, name: str, score: Score) -> tuple[str, ...]:

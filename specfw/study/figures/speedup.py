@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from specfw.study.columns import is_compared
-from specfw.study.figures.canvas import INK, MUTED, SURFACE, canvas, colour, label
-from specfw.study.figures.figure import Figure, Key, between, configured, cut, differing, digits, sentences, share_ticks
+from specfw.study.figures.canvas import INK, MUTED, Key, canvas, label
+from specfw.study.figures.figure import Figure, between, configured, cut, differing, digits, sentences, share_ticks
 from specfw.study.gathered import Run, Study
 from specfw.study.pooling import pools
 from specfw.study.values import at, number, text
@@ -148,8 +148,6 @@ def _limits(drawn: Sequence[Ratio]) -> tuple[float, float]:
 def _mark(sheet: Any, axes: Any, one: Ratio, place: int, key: Key) -> None:
     if one.low is not None and one.high is not None:
         axes.hlines(place, one.low, one.high, color=INK, linewidth=1.2, alpha=0.6)
-    (mark,) = axes.plot(
-        [one.estimate], [place], key.shape, color=colour(key.series or 0), markeredgecolor=SURFACE, zorder=3
-    )
     interval = "" if one.low is None else f" ({between(one.low, one.high, 2)})"
-    sheet.mark(mark, f"{one.name}: {digits(one.estimate, 2)} times plain decoding{interval}")
+    words = f"{one.name}: {digits(one.estimate, 2)} times plain decoding{interval}"
+    sheet.point(axes, (one.estimate, place), key, words)
