@@ -9,7 +9,7 @@ from specfw.study.gathered import Run, Study
 from specfw.study.tables import Cell, Table, checks, claims, lengths, others, pooled
 from specfw.study.values import at
 
-_WIDTH = 60
+_WIDTH, _WIDE = 60, 200
 _WORD = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _SEVERAL = 3
 PACKAGES = ("specfw", "mlx", "mlx-lm", "hydra-core", "numpy", "scipy", "python")
@@ -43,7 +43,7 @@ def page(study: Study) -> str:
 def _facts(study: Study) -> Iterator[str]:
     """What was read, and what all runs have in common or how many things they have."""
     counted = f"{len(study.runs)} runs, {len(study.others)} other records, {len(study.problems)} problems"
-    yield f"{counted}, from {', '.join(_cell(Cell(source)) for source in study.sources)}"
+    yield f"{counted}, from {_several(study.sources)}"
     runs = study.runs
     if not runs:
         return
@@ -62,7 +62,7 @@ def _facts(study: Study) -> Iterator[str]:
 def _several(values: Sequence[str]) -> str:
     """The distinct values in order, a few of them."""
     distinct = list(dict.fromkeys(values))
-    words = ", ".join(_cell(Cell(one)) for one in distinct[:_SEVERAL])
+    words = ", ".join(markdown(shortened(one_line(one), _WIDE)) for one in distinct[:_SEVERAL])
     return words if len(distinct) <= _SEVERAL else f"{words} and {len(distinct) - _SEVERAL} more"
 
 
