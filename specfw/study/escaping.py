@@ -2,7 +2,8 @@
 
 import re
 
-_PLAIN = re.compile(r"[\w.,+=/ -]+", re.ASCII)
+_PLAIN = re.compile(r"[\w.,;:+=/ ()%'-]+", re.ASCII)
+_ACTIVE = re.compile(r"[&<>\\`*_\[\]|~$#!:@{}^]|(?<=www)\.", re.IGNORECASE)
 _FORMULA = ("=", "+", "-", "@")
 
 
@@ -29,4 +30,4 @@ def markdown(text: str) -> str:
     line = one_line(text).strip()
     if _PLAIN.fullmatch(line):
         return f"`{line}`"
-    return "".join(one if one.isalnum() or one == " " else f"&#{ord(one)};" for one in line)
+    return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", line)

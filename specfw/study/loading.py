@@ -5,7 +5,9 @@ import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
+
+from specfw.study.values import require
 
 LARGEST = 64 * 2**20
 """Bytes of a file that is read whole, and of a line."""
@@ -79,9 +81,8 @@ def _object(name: str, data: bytes) -> dict[str, Any]:
         raise ValueError(f"{name} must be UTF-8, but byte {error.start} is not") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} must be JSON, got {_shown(data)}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} must be a JSON object, got {_shown(data)}")
-    return found
+    require(name, isinstance(found, dict), "a JSON object", found)
+    return cast("dict[str, Any]", found)
 
 
 def _refused(word: str) -> NoReturn:

@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from importlib import resources
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from specfw.study import sheet, text_of_run, told
@@ -34,6 +35,17 @@ class Tile(NamedTuple):
     value: str
     words: str = ""
     tone: str = ""
+
+
+def require_libraries() -> None:
+    """Refuse a page that could not be drawn.
+
+    Raises:
+        ValueError: the extra is not installed.
+    """
+    for name in ("jinja2", "matplotlib"):
+        if find_spec(name) is None:
+            raise ValueError(f"task=report must have the extra report (pip install 'specfw[report]'): no {name}")
 
 
 def html(study: Study) -> str:

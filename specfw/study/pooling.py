@@ -13,6 +13,9 @@ from specfw.study.intervals import wilson
 
 import numpy as np
 
+SEEDS = 3
+"""Fewer say nothing of how much seeds differ."""
+
 
 class Pool(NamedTuple):
     """Runs of one configuration, whatever their seeds.
@@ -31,12 +34,12 @@ class Pool(NamedTuple):
         """A counter of the rows, summed."""
         return sum(getattr(run.row, name) for run in self.runs)
 
-    def mean(self, name: str) -> float | None:
-        """A mean over draft tokens, of all runs' tested ones; None where a run that tested some lacks it."""
-        parts = [(run.row.tested, getattr(run.row, name)) for run in self.runs if run.row.tested]
+    def mean(self, name: str, *, by: str = "tested") -> float | None:
+        """A mean of the rows, weighted by one of their counters; None where a run that counted some lacks it."""
+        parts = [(getattr(run.row, by), getattr(run.row, name)) for run in self.runs if getattr(run.row, by)]
         if not parts or any(value is None for _, value in parts):
             return None
-        return math.fsum(tested * value for tested, value in parts) / self.tested
+        return math.fsum(count * value for count, value in parts) / self.total(by)
 
     def rate(self, name: str, of: str) -> float | None:
         """One sum over another, None where a run lacks one or there is nothing to divide by."""
@@ -62,9 +65,11 @@ class Pool(NamedTuple):
 
     @property
     def interval(self) -> Interval | None:
-        """Of `measured`: over seeds, each a cluster; of a single run its own."""
+        """Of `measured`: over seeds, each a cluster, if there are three or more; of a single run its own."""
         if len(self.runs) == 1:
             return self.runs[0].row.interval
+        if len(self.runs) < SEEDS:
+            return wilson(self.accepted, self.tested)
         accepted, tested = (np.array([getattr(run.row, name) for run in self.runs]) for name in ("accepted", "tested"))
         found = interval(accepted, tested, accepted)
         return wilson(self.accepted, self.tested) if found is None else Interval(found["low"], found["high"], "seeds")

@@ -48,7 +48,7 @@ def leaves(config: Mapping[str, Any]) -> Iterator[tuple[str, Leaf]]:
     while left:
         key, node = left.pop()
         if isinstance(node, Mapping) and not all(name.isdecimal() for name in node):
-            left += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(node.items())]
+            left += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(list(node.items()))]
         else:
             yield key, json.dumps(node) if isinstance(node, list | Mapping) else node
 
@@ -129,7 +129,7 @@ def _counted(numbers: Mapping[str, Any], *, stops: bool) -> tuple[int, int]:
     return (0, 0) if first is None else (rounds, round(first * rounds))
 
 
-def _check(numbers: Mapping[str, Any]) -> dict[str, float | None]:
+def _check(numbers: Mapping[str, Any]) -> dict[str, Any]:
     observed, expected = number(numbers, f"{_CHECK}.observed"), number(numbers, f"{_CHECK}.expected")
     return {
         "z": number(numbers, f"{_CHECK}.z"),
