@@ -91,5 +91,3 @@ def hostile(record, folder):
         "timestamp": HOSTILE,
     }
     return changed(record, folder, summary=changes, started=config, tokens={0: {"text": HOSTILE}, 1: {"text": ""}})
-
-

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib import resources
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from specfw.study import sheet, text_of_run, told
 from specfw.study.escaping import one_line
 from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
 from specfw.study.figures.figure import ABSENT, Figure, between, digits, series
 from specfw.study.gathered import Run, Study
+from specfw.study.told import Lines
 
 TEMPLATES = "templates"
 
@@ -59,6 +60,7 @@ def html(study: Study) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_one_line,
     )
     script = _own("page.js")
     return environment.get_template("page.html.j2").render(
@@ -75,8 +77,14 @@ def html(study: Study) -> str:
         script=Markup(script),  # noqa: S704 # our own file
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         drawn=Markup,
-        one_line=one_line,
     )
+
+
+def _one_line(value: Any) -> Any:
+    """What jinja2 is about to escape, without marks of direction and control characters."""
+    from markupsafe import Markup
+
+    return one_line(value) if isinstance(value, str) and not isinstance(value, Markup | Lines) else value
 
 
 def figures(study: Study) -> list[Figure]:
@@ -100,7 +108,7 @@ def _own(name: str) -> str:
 
 def _title(study: Study) -> str:
     if len(study.runs) == 1:
-        return f"One run of {one_line(study.runs[0].row.rule)}"
+        return f"One run of {study.runs[0].row.rule}"
     return f"{len(study.runs)} runs" if study.runs else "Records of other tasks"
 
 
@@ -108,7 +116,7 @@ def _summary(study: Study) -> str:
     """The sources, and when the runs were started."""
     days = sorted({run.row.started[:10] for run in study.runs if run.row.started})
     when = f", {days[0]}" if len(days) == 1 else f", {days[0]} to {days[-1]}" if days else ""
-    return one_line(f"{', '.join(study.sources)}{when}")
+    return f"{', '.join(study.sources)}{when}"
 
 
 def _tiles(study: Study) -> list[Tile]:
@@ -139,7 +147,7 @@ def _of_many(runs: Sequence[Run]) -> list[Tile]:
     tested, emitted = (sum(getattr(run.row, name) for run in runs) for name in ("tested", "emitted"))
     return [
         _verdict([run.row.verdict for run in runs], max(evidence, default=None)),
-        Tile("Rules", str(len(rules)), one_line(", ".join(rules))),
+        Tile("Rules", str(len(rules)), ", ".join(rules)),
         Tile("Draft tokens tested", f"{tested:,}", f"{emitted:,} tokens emitted"),
     ]
 

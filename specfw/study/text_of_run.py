@@ -8,7 +8,7 @@ from typing import NamedTuple
 from specfw.study.escaping import one_line
 from specfw.study.gathered import Run, Study
 from specfw.study.tokens import Token, tokens
-from specfw.study.told import lines
+from specfw.study.told import Lines, lines
 from specfw.study.values import at
 
 MOST_RUNS = 4
@@ -59,7 +59,7 @@ class Passage(NamedTuple):
     """
 
     title: str
-    prompt: str | None
+    prompt: Lines | None
     tokens: tuple[Shown, ...]
 
 
@@ -99,12 +99,12 @@ def _text(run: Run, most: int) -> Text:
         if next(rows, None) is not None:
             problem = f"Only the first {most} tokens are shown; tokens.jsonl has all."
     except ValueError as error:
-        problem = f"{one_line(str(error))}; what came before it is shown."
+        problem = f"{error}; what came before it is shown."
     counts = Counter(token.origin for token in read)
     ordered = sorted(read, key=lambda token: (token.prompt, token.sample))
     groups = groupby(ordered, key=lambda token: (token.prompt, token.sample))
     passages = tuple(_passage(run, place, list(group)) for place, group in groups)
-    return Text(one_line(run.name), one_line(run.row.rule), passages, {name: counts[name] for name in CLASSES}, problem)
+    return Text(run.name, run.row.rule, passages, {name: counts[name] for name in CLASSES}, problem)
 
 
 def _passage(run: Run, place: tuple[int, int], found: list[Token]) -> Passage:
@@ -115,7 +115,7 @@ def _passage(run: Run, place: tuple[int, int], found: list[Token]) -> Passage:
     return Passage(title, _prompt(run, prompt), tuple(shown))
 
 
-def _prompt(run: Run, place: int) -> str | None:
+def _prompt(run: Run, place: int) -> Lines | None:
     """A prompt that stands in the configuration as text."""
     try:
         one, several = at(run.config, "prompts.text"), at(run.config, "prompts.texts")
@@ -144,7 +144,7 @@ def _pieces(token: Token) -> Iterator[Piece]:
         for one in run:
             yield Piece(_SIGNS.get(one) or one_line(one), sign=True)
             if one == "\n":
-                yield Piece("\n", sign=False)
+                yield Piece(Lines("\n"), sign=False)
 
 
 _SIGNS = {"\n": "↵", "\t": "⇥", "\r": "␍"}

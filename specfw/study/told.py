@@ -20,6 +20,17 @@ _LONGEST_TEXT = 100_000
 _FOLLOWS = "the target's chain, value by value"
 
 
+class Lines(str):
+    """A text whose line breaks are shown as such, and in which nothing else is left that does not print."""
+
+    __slots__ = ()
+
+
+def lines(text: str) -> Lines:
+    """`text` with its line breaks, everything else that does not print escaped."""
+    return Lines("\n".join(one_line(line) for line in text.split("\n")))
+
+
 class Fact(NamedTuple):
     """A line of what is told.
 
@@ -44,7 +55,7 @@ class Told(NamedTuple):
 
     commands: tuple[str, ...]
     varying: tuple[Fact, ...]
-    shared: str
+    shared: Lines
     provenance: tuple[Fact, ...]
 
 
@@ -53,11 +64,6 @@ def told(study: Study) -> Told:
     varying = [*study.varying, *([SEED] if len({run.row.seed for run in study.runs}) > 1 else [])]
     values = tuple(_values(key, study.runs) for key in varying)
     return Told(_commands(study), values, _shared(study.runs, set(varying)), _provenance(study))
-
-
-def lines(text: str) -> str:
-    """`text` with its line breaks, everything else that does not print escaped."""
-    return "\n".join(one_line(line) for line in text.split("\n"))
 
 
 def _commands(study: Study) -> tuple[str, ...]:
@@ -86,15 +92,15 @@ def _more(left: int) -> tuple[str, ...]:
     return (f"and {left} more",) if left > 0 else ()
 
 
-def _shared(runs: Sequence[Run], differing: set[str]) -> str:
+def _shared(runs: Sequence[Run], differing: set[str]) -> Lines:
     """The first run's configuration without what varies; the draft chain in words where it is the target's."""
     if not runs:
-        return ""
+        return Lines()
     kept = _without(runs[0].config, differing, "")
     if isinstance(kept, dict) and "sampler" in kept and kept.get("draft_sampler") == kept["sampler"]:
         kept["draft_sampler"] = _FOLLOWS
     written = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
-    return shortened(lines(written.rstrip()), _LONGEST_TEXT)
+    return lines(shortened(written.rstrip(), _LONGEST_TEXT))
 
 
 def _without(tree: Any, keys: set[str], path: str) -> Any:

@@ -25,7 +25,7 @@ WHY = (
 )
 PLAIN = "plain"
 _MOST = 24
-_OF_DRAFTING = ("acceptance.", "drafter.", "drafting.", "draft_sampler.", "controller.", "allow_lossy", "log_level")
+_OF_DRAFTING = ("acceptance", "drafter", "drafting", "draft_sampler", "controller", "allow_lossy", "log_level")
 
 
 class Ratio(NamedTuple):
@@ -102,7 +102,7 @@ def _runs(study: Study) -> Iterator[Ratio]:
 def _setting(run: Run) -> str:
     """What must be the same for two speeds to be compared: machine, seed, and all that is not of drafting."""
     kept = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
-    kept = {key: value for key, value in kept.items() if not key.startswith(_OF_DRAFTING)}
+    kept = {key: value for key, value in kept.items() if key.partition(".")[0] not in _OF_DRAFTING}
     return json.dumps([run.row.seed, run.row.processor, run.row.device, kept])
 
 
