@@ -109,6 +109,7 @@ def test_a_wheel_has_the_options_the_shipped_pair_and_its_notice(wheel):
     options = {f"specfw/conf/{path.relative_to(conf_dir()).as_posix()}" for path in conf_dir().rglob("*.yaml")}
     assert options <= held
     assert {"specfw/zoo/NOTICE", "specfw/zoo/target/model.safetensors", "specfw/zoo/drafter/config.json"} <= held
+    assert {"specfw/study/templates/page.html.j2", "specfw/study/templates/page.css"} <= held
     assert not [name for name in held if not name.startswith("specfw/") or "__pycache__" in name]
 
 

@@ -8,6 +8,8 @@ from specfw.study.gathering import gather
 import pytest
 from study_records import changed, hostile, many, recorded
 
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
 pytestmark = pytest.mark.browser
 
 PHONE, DESK = (360, 740), (1280, 900)
@@ -46,6 +48,8 @@ def pages(tmp_path_factory):
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory):
     webdriver = pytest.importorskip("selenium.webdriver")
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("needs chromium and chromedriver")
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):

@@ -61,9 +61,12 @@ class Told(NamedTuple):
 
 def told(study: Study) -> Told:
     """Everything of a study that is no result."""
-    varying = [*study.varying, *([SEED] if len({run.row.seed for run in study.runs}) > 1 else [])]
+    varying = [
+        *(key for key in study.varying if _differs(key, study.runs)),
+        *([SEED] if len({run.row.seed for run in study.runs}) > 1 else []),
+    ]
     values = tuple(_values(key, study.runs) for key in varying)
-    return Told(_commands(study), values, _shared(study.runs, set(varying)), _provenance(study))
+    return Told(_commands(study), values, _shared(study.runs, {*study.varying, *varying}), _provenance(study))
 
 
 def _commands(study: Study) -> tuple[str, ...]:
@@ -80,6 +83,11 @@ def _named(run: Run, sources: Sequence[str]) -> Path:
         if run.folder.is_relative_to(top):
             return Path(source) / run.folder.relative_to(top)
     return run.folder
+
+
+def _differs(key: str, runs: Sequence[Run]) -> bool:
+    """Whether runs that have the key differ in it; others have another component, which is told already."""
+    return len({shown(run.settings[key]) for run in runs if key in run.settings}) > 1
 
 
 def _values(key: str, runs: Sequence[Run]) -> Fact:

@@ -34,7 +34,9 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 _MARK = "mark-"
 _NOT_OURS = r"(font-family|font|line-height|stroke-linejoin|stroke-linecap|stroke-dashoffset): [^;]*;?"
 _LONGEST_LABEL = 24
-_APART: tuple[dict[str, Any], ...] = ({"markeredgecolor": SURFACE}, {"markeredgecolor": SURFACE, "markersize": 10.5})
+_SIZES = {"^": 10, "v": 10, "P": 10.5, "X": 10.5, "*": 12}
+"""Of marks that look smaller than they are."""
+
 _STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -64,7 +66,6 @@ _STYLE = {
     "xtick.major.pad": 6,
     "ytick.major.pad": 5,
     "lines.linewidth": 1.8,
-    "lines.markersize": 8.5,
     "lines.markeredgewidth": 1.2,
     "figure.facecolor": "none",
     "figure.edgecolor": "none",
@@ -129,7 +130,8 @@ class Canvas:
 
     def point(self, axes: Any, at: tuple[float, float], key: Key, words: str, crowd: int = 1) -> None:
         """A mark at a point, apart from its neighbours, and small in a crowd."""
-        style = {"markersize": 4, "markeredgewidth": 0, "alpha": 0.7} if crowd > CROWD else _APART[key.shape in "PX"]
+        apart = {"markersize": _SIZES.get(key.shape, 8.5), "markeredgecolor": SURFACE}
+        style = {"markersize": 4, "markeredgewidth": 0, "alpha": 0.7} if crowd > CROWD else apart
         (mark,) = axes.plot(*([value] for value in at), key.shape, color=colour(key.series), zorder=3, **style)
         self.mark(mark, words)
 
