@@ -23,8 +23,9 @@ def blocked(values: mx.array) -> mx.array:
     width = values.shape[-1]
     if width <= BLOCK:
         return values[..., None, :]
-    padding = [(0, 0)] * (values.ndim - 1) + [(0, -width % BLOCK)]
-    return mx.pad(values, padding).reshape(*values.shape[:-1], -1, BLOCK)
+    if width % BLOCK:
+        values = mx.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -width % BLOCK)])
+    return values.reshape(*values.shape[:-1], -1, BLOCK)
 
 
 def running_sum(values: mx.array) -> mx.array:
