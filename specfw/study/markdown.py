@@ -17,7 +17,7 @@ PACKAGES = ("specfw", "mlx", "mlx-lm", "hydra-core", "numpy", "scipy", "python")
 NOTES = """
 - Runs that differ in the seed alone are one row; their numbers are weighted by the draft tokens each tested.
 - `tested`, `accepted`: draft tokens; of rules that look past a rejection those at the first place of a round.
-- `sum_min`, `sum_prod`: means over the tested draft tokens, each of the rules whose closed form it is, or of all rules where it is none's. `ratio` is `sum_min / sum_prod`.
+- `sum_min`, `sum_prod`: means over the tested draft tokens, each over the runs of rules whose closed form it is, or over all where it is none's. `ratio` is `sum_min / sum_prod`.
 - `95 % interval`: of three runs or more over their seeds (Student's t), of one run over its prompts or the samples of its only prompt, else Wilson's, which takes draft tokens as independent and is too narrow for those of few texts.
 - `closed form`: the rule's own, over just these draft tokens. `z`: (accepted - expected) / sqrt(variance); it decides nothing.
 - `largest log10 e`: of the runs' e-values. A run fails above 6.

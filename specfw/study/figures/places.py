@@ -10,6 +10,7 @@ from specfw.study.gathered import Interval, Run, Study
 from specfw.study.intervals import wilson
 from specfw.study.pooling import pools
 from specfw.study.values import counts, flag
+from specfw.types import Ints
 
 import numpy as np
 
@@ -137,8 +138,7 @@ def _reached(found: Sequence[Places], counted: Sequence[Lengths], rules: dict[st
         for one in found:
             key, proposed = rules[one.rule], np.array(one.proposed)
             shade, along = colour(key.series), np.arange(1, len(proposed) + 1)
-            law = laws.get(one.rule)
-            expected = None if law is None or law.shape[1] != len(proposed) + 1 else _survival(law[0]) / proposed
+            expected = _survival(laws.get(one.rule), proposed)
             if expected is not None:
                 axes.plot(along, expected, color=shade, linewidth=1.4, dashes=(3, 2))
             for place, (drafted, accepted) in enumerate(zip(one.proposed, one.accepted, strict=True), start=1):
@@ -157,9 +157,11 @@ def _reached(found: Sequence[Places], counted: Sequence[Lengths], rules: dict[st
     return Figure("reached", REACHED, REACHED_LEAD, svg=svg, legend=legend, head=head, rows=kept, note=rest)
 
 
-def _survival(expected: Reals) -> Reals:
-    """[K] from the expected counts of every length, how many rounds are expected to accept at least 1, .., K."""
-    return np.asarray(np.cumsum(expected[::-1])[::-1][1:])
+def _survival(law: Reals | None, proposed: Ints) -> Reals | None:
+    """[K] the share of rounds expected to accept at least 1, .., K; None without a law of these very rounds."""
+    if law is None or law.shape[1] != len(proposed) + 1 or round(law[0].sum()) != proposed[0]:
+        return None
+    return np.asarray(np.cumsum(law[0][::-1])[::-1][1:] / proposed)
 
 
 def _by_place(axes: Any) -> None:
