@@ -80,10 +80,9 @@ def uniforms(key: mx.array, count: int) -> mx.array:
     return drawn.reshape(*key.shape[:-1], count)
 
 
-def gumbels(key: mx.array, vocab_size: int) -> mx.array:
-    """Standard Gumbel noise [..., V] float32 from keys [..., 2], the tail resolved down to u = 2^-33."""
-    uniform = mx.maximum(uniforms(key, vocab_size), 2.0**-33)
-    return -mx.log(-mx.log1p(-uniform))
+def exponentials(key: mx.array, vocab_size: int) -> mx.array:
+    """Exponential noise [..., V] float32 > 0 of rate 1 from keys [..., 2], resolved down to u = 2^-33."""
+    return -mx.log1p(-mx.maximum(uniforms(key, vocab_size), 2.0**-33))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +128,8 @@ class Noise:
         return self._drafts[several][:, place]
 
     def target(self, offsets: Sequence[int]) -> mx.array:
-        """[B, len(offsets), V] the Gumbel noise of the target's own draws at those places of the round."""
-        return gumbels(self._per_place(Stream.TARGET, offsets), self.vocab_size)
+        """[B, len(offsets), V] the exponential noise of the target's own draws at those places of the round."""
+        return exponentials(self._per_place(Stream.TARGET, offsets), self.vocab_size)
 
     def coin(self, offsets: Sequence[int]) -> mx.array:
         """[B, len(offsets)] the coin of XTC at those places, the same for target and drafter."""
