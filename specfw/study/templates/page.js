@@ -93,7 +93,7 @@ function add(parent, name, text) {
 function tellToken(token) {
   const [position, round, id, p, q] = token.dataset.t.split(" ");
   const kind = Object.keys(origins).find((name) => token.classList.contains(name));
-  add(add(tip, "b", ""), "code", JSON.stringify(token.textContent.replace("↵\n", "\n")).replaceAll("\\n", "↵"));
+  add(add(tip, "b", ""), "code", `"${token.textContent.replaceAll("\n", "")}"`);
   add(tip, "span", origins[kind]);
   const list = add(tip, "dl", "");
   const facts = [["p (target)", p], ["q (drafter)", q]];
