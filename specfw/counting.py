@@ -36,10 +36,15 @@ def cut(decided: Decided, eos_ids: frozenset[int]) -> tuple[Ints, Ints, Ints]:
     K' is the place of the first end-of-sequence token among a row's drafts, whether or not the round reached
     it: cutting only the reached ones would count accepted draft tokens more often than rejected ones.
     """
-    ends = list(eos_ids)
-    proposed = np.minimum(decided.lengths, _through_first(np.isin(decided.drafts, ends)))
-    through = _through_first(np.isin(decided.emitted, ends))
+    proposed = np.minimum(decided.lengths, _through_first(is_end(decided.drafts, eos_ids)))
+    through = _through_first(is_end(decided.emitted, eos_ids))
     return proposed, np.minimum(decided.accepted, proposed), np.minimum(decided.accepted + 1, through)
+
+
+def is_end(tokens: Ints, eos_ids: frozenset[int]) -> npt.NDArray[np.bool_]:
+    """[...] which of `tokens` [...] end a sequence; np.isin takes ten times as long on a round's few tokens."""
+    ends = np.array(list(eos_ids), dtype=np.int64)
+    return np.asarray((tokens[..., None] == ends).any(axis=-1))
 
 
 def _through_first(hits: npt.NDArray[np.bool_]) -> Ints:

@@ -5,7 +5,6 @@ truncation left, ids ascending). Both carry the same methods; rules never index 
 normalised: what a rule returns is drawn in proportion, and `normalised` divides by the total.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self, TypeAlias
@@ -104,14 +103,15 @@ class _Weights(ABC):
         return self._ids(entry)
 
     def race(self, noise: mx.array) -> mx.array:
-        """[...] int32: argmax(log p + noise), a draw when `noise` [..., V] is Gumbel (Maddison et al. 2014).
+        """[...] int32: argmax(p / noise), a draw when `noise` [..., V] > 0 is exponential of rate 1.
 
-        An id with p = 0 gets -inf after the addition: whatever the noise holds there, it cannot win.
+        It is the Gumbel trick, argmax(log p + g) with g = -log(noise) (Maddison et al. 2014), without its two
+        logarithms. An id with p = 0 gets 0 after the division: whatever the noise holds there, it cannot win.
         """
         if self.probs.shape[-1] == 1:
             return self._ids(mx.zeros(self.probs.shape[:-1], dtype=mx.int32))
-        scores = mx.log(self.probs) + Dense(noise).aligned(self)  # type: ignore[arg-type]
-        return self._ids(mx.argmax(mx.where(self.probs > 0, scores, -math.inf), axis=-1))
+        scores = self.probs / Dense(noise).aligned(self)  # type: ignore[arg-type]
+        return self._ids(mx.argmax(mx.where(self.probs > 0, scores, 0), axis=-1))
 
     def argmax(self) -> mx.array:
         """[...] int32: the most probable id, the lowest among equals."""

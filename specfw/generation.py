@@ -9,17 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from specfw.acceptance._guard import SURVIVAL, TARGET_ROW, explain, faults
-from specfw.acceptance.base import Needs
-from specfw.counting import Decided, cut
+from specfw.acceptance._guard import SURVIVAL, TARGET_ROW, explain
+from specfw.counting import Decided, cut, is_end
 from specfw.decoder import Decoder
-from specfw.diagnostics._phases import Phases
-from specfw.diagnostics.base import Floats
-from specfw.drafting.base import DraftSession, Judge, Start
+from specfw.drafting.base import Judge
 from specfw.errors import FailedCheckError
-from specfw.models.base import Progress, prefill, unheard
-from specfw.randomness import Noise
-from specfw.types import Batch, Block, History, Ints, Outcome, Proposal, Round
+from specfw.models.base import Progress, unheard
+from specfw.rounds import Pass, Rounds
+from specfw.types import Batch, Ints, Outcome, Round
 
 import mlx.core as mx
 import numpy as np
@@ -60,21 +57,20 @@ class Generation:
         self.lengths = np.full(size, length)
         self.finished = np.full(size, self.decoder.max_tokens == 0)
         self._prompt_lengths = self.lengths.copy()
-        decoder, shared = self.decoder, self.decoder.rule.needs is Needs.SHARED_NOISE
-        self._cache = decoder.target.new_cache(size)
-        start = Start(decoder.drafter, decoder.draft_chain, self.batch.prompts, decoder.prefill_chunk, shared)
-        self._session: DraftSession = decoder.drafting.open(start)
-        self._controller = decoder.controller.open(size)
+        self._rounds = Rounds(self.decoder, self.batch)
+        self._controller = self.decoder.controller.open(size)
+        self._ahead: Pass | None = None
+        self._ended = 0.0
 
     @property
     def cache_lengths(self) -> tuple[Ints, Ints | None]:
-        """[B] tokens held by the target's and by the drafter's own cache."""
-        return self._cache.lengths, self._session.lengths()
+        """[B] tokens held by the target's (less that of a pass begun ahead) and by the drafter's own cache."""
+        return self._rounds.cache.lengths - (self._ahead is not None), self._rounds.session.lengths()
 
     def __iter__(self) -> Iterator[Outcome]:
         if not self.finished.all():
             self._prefill()
-        number = 0
+        self._ended, number = time.perf_counter(), 0
         while not self.finished.all():
             outcome = self._round(number)
             self._controller.observe(outcome)
@@ -83,61 +79,47 @@ class Generation:
 
     def _prefill(self) -> None:
         began = time.perf_counter()
-        decoder, prompts = self.decoder, self.batch.prompts
-        fed = {
-            "target": prefill(decoder.target, self._cache, prompts[:, :-1], decoder.prefill_chunk),
-            "drafter": self._session.prefill(),
-        }
-        for owed, (role, chunks) in enumerate(fed.items(), start=1):
+        for owed, (role, chunks) in enumerate(self._rounds.prefill().items(), start=1):
             for taken in chunks:
                 self.host_syncs += 1
                 self.prefill_s = time.perf_counter() - began  # an interrupted prompt has taken its time too
-                self.progress(role, taken, prompts.shape[1] - owed)
+                self.progress(role, taken, self.batch.prompts.shape[1] - owed)
 
     def _round(self, number: int) -> Outcome:
-        began = time.perf_counter()
+        rounds = self._rounds
+        under_way, self._ahead = self._ahead or self._begin(number), None
+        graph = rounds.decide(under_way)
+        wanted = rounds.wanted(graph, under_way)
+        traces = [observer.trace(graph) for observer in self.decoder.observers]
+        if self._may_begin_ahead():
+            mx.async_eval(wanted, traces)  # type: ignore[no-untyped-call]
+            self._ahead = rounds.follow(graph, under_way)
+        # a cache that the next pass writes to is evaluated with that pass
+        mx.eval(wanted, traces, [] if self._ahead else (rounds.cache.arrays(), rounds.session.arrays()))
+        under_way.phases.mark()
+        decided, codes = wanted.read(under_way.own)
+        self._refuse_broken(graph, np.where(self.finished[:, None], 0, codes))
+        outcome = self._outcome(number, decided)
+        now = time.perf_counter()
+        outcome = outcome._replace(seconds=now - self._ended, phases=under_way.phases.seconds())
+        self._ended = now
+        for observer, trace in zip(self.decoder.observers, traces, strict=True):
+            observer.observe(outcome, [np.array(array) for array in trace])
+        self.host_syncs += 1 + under_way.phases.syncs
+        return outcome
+
+    def _begin(self, number: int) -> Pass:
         budget = self.decoder.max_tokens - (self.lengths - self._prompt_lengths) - 1
         counts = self._controller.next() if self.decoder.drafting.proposes else 0
         own = np.where(self.finished, 0, np.minimum(counts, budget))
-        phases = Phases(self.decoder.split)
-        decided, traces = self._evaluate(self._graph(number, own, phases))
-        phases.mark()
-        outcome = self._outcome(number, decided)
-        outcome = outcome._replace(seconds=time.perf_counter() - began, phases=phases.seconds())
-        for observer, trace in zip(self.decoder.observers, traces, strict=True):
-            observer.observe(outcome, trace)
-        self.host_syncs += 1 + phases.syncs
-        return outcome
-
-    def _graph(self, number: int, own: Ints, phases: Phases) -> Round:
-        decoder, batch, most = self.decoder, self.batch, int(own.max())
-        noise = Noise(
-            seed=decoder.seed,
-            prompt=batch.prompt,
-            sample=batch.sample,
-            position=self.lengths,
-            round=number,
-            vocab_size=decoder.target.vocab_size,
-        )
         committed = tuple(row[:length] for row, length in zip(self.tokens, self.lengths, strict=True))
-        nothing = Proposal(mx.zeros((len(committed), 0), dtype=mx.int32), None)
-        proposal = self._session.propose(committed, most, noise, self._judge(own)) if most else nothing
-        (drafts, rows, shorter), count = proposal, proposal.tokens.shape[1]
-        phases.mark(drafts)
-        newest = mx.array(np.stack([row[-1:] for row in committed]).astype(np.int32))
-        logits = decoder.target.forward(mx.concatenate([newest, drafts], axis=1), self._cache)
-        # the pass begins while the rest of the round is being built; nothing waits for it
-        mx.async_eval(logits)  # type: ignore[no-untyped-call]
-        phases.mark(logits)
-        coin = noise.coin(range(count + 1)) if decoder.chain.needs_coin else None
-        history = History(committed, self._prompt_lengths, drafts)
-        target = decoder.chain.distribution(logits, history, coin)
-        lengths = mx.array(own.astype(np.int32))
-        block = Block(target, rows, drafts, lengths if shorter is None else mx.minimum(lengths, shorter))
-        verdict = decoder.rule.decide(block, noise)
-        kept = mx.arange(count + 1) < verdict.accepted[:, None]
-        emitted = mx.where(kept, mx.pad(drafts, [(0, 0), (0, 1)]), verdict.token[:, None])
-        return Round(block, verdict, logits, emitted)
+        return self._rounds.begin(number, committed, own, self._judge(own))
+
+    def _may_begin_ahead(self) -> bool:
+        """Whether a next round is likely to come, and is known to draft nothing and to look at nothing."""
+        decoder, emitted = self.decoder, self.lengths - self._prompt_lengths
+        plain = not (decoder.drafting.proposes or decoder.chain.needs_history or decoder.split)
+        return plain and len(emitted) == 1 and int(emitted[0]) + 1 < decoder.max_tokens
 
     def _judge(self, own: Ints) -> Judge | None:
         """Asks the controller which rows draft on, where it stops inside a block; own K ends a row as well."""
@@ -150,19 +132,6 @@ class Generation:
             return self._controller.goes_on(np.array(q)) & (own >= next(wanted))
 
         return judge
-
-    def _evaluate(self, graph: Round) -> tuple[Decided, list[list[Floats]]]:
-        """The one evaluation of a round."""
-        traces = [observer.trace(graph) for observer in self.decoder.observers]
-        codes = faults(graph.block, graph.verdict.survival)
-        block, verdict = graph.block, graph.verdict
-        wanted = (block.lengths, verdict.accepted, graph.emitted, block.tokens, verdict.degenerate, codes)
-        mx.eval(wanted, traces, self._cache.arrays(), self._session.arrays())
-        *counts, degenerate, code = (np.array(array) for array in wanted)
-        self._refuse_broken(graph, np.where(self.finished[:, None], 0, code))
-        lengths, accepted, emitted, drafts = (count.astype(np.int64) for count in counts)
-        decided = Decided(lengths, accepted, emitted, drafts, degenerate)
-        return decided, [[np.array(array) for array in trace] for trace in traces]
 
     def _refuse_broken(self, graph: Round, codes: Ints) -> None:
         if not codes.any():
@@ -212,16 +181,17 @@ class Generation:
         self.tokens[rows, before[rows] + columns] = outcome.tokens[rows, columns]
         self.lengths = before + emitted
         last = self.tokens[np.arange(len(before)), self.lengths - 1]
-        ended = np.isin(last, list(self.decoder.eos_ids)) & (emitted > 0)
+        ended = is_end(last, self.decoder.eos_ids) & (emitted > 0)
         full = self.lengths - self._prompt_lengths >= self.decoder.max_tokens
         self.finished = self.finished | ended | full | stopped
         self._rewind(places.shape[1] - 1, emitted)
 
     def _rewind(self, count: int, emitted: Ints) -> None:
         """Rewind every cache that ran by K + 1 - e and hold it to the contract."""
-        self._cache.rewind(count + 1 - emitted)
-        if count:
-            self._session.rewind(count + 1 - emitted)
+        if self._ahead and self.finished.all():  # fed to no purpose
+            self._rounds.cache.rewind(np.ones_like(emitted))
+            self._ahead = None
+        self._rounds.rewind(count + 1 - emitted, drafted=bool(count))
         target, drafter = self.cache_lengths
         assert (target == self.lengths - 1).all(), f"target caches hold {target}, committed {self.lengths}"
         if drafter is not None:

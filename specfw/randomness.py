@@ -5,9 +5,9 @@ for a whole round at once; draws are batched by `mx.vmap`, because a draw in MLX
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import partial
+from typing import Self, TypeAlias
 
 from specfw.backend import bind
 
@@ -23,6 +23,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+_AHEAD = 8
+
+State: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Stream(IntEnum):
@@ -42,19 +45,32 @@ def keys(seed: int, stream: Stream, *coordinates: npt.ArrayLike) -> mx.array:
     Each coordinate passes through the finaliser of SplitMix64 (Steele, Lea, Flood 2014) before the next one
     enters.
     """
-    with np.errstate(over="ignore"):
-        state = _finalise(np.array(seed, dtype=np.uint64))
-        for coordinate in (int(stream), *coordinates):
-            state = _finalise(state ^ np.asarray(coordinate).astype(np.uint64))
-    halves = np.stack([state >> np.uint64(32), state & np.uint64(0xFFFFFFFF)], axis=-1)
-    return mx.array(halves.astype(np.uint32))
+    shape = np.broadcast_shapes(*(np.shape(coordinate) for coordinate in coordinates))
+    return _as_keys(_absorb(_begin(seed, stream), *coordinates)).reshape(*shape, 2)
 
 
-def _finalise(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _begin(seed: int, stream: Stream) -> State:
+    return _absorb(_finalise(np.array([seed], dtype=np.uint64)), int(stream))
+
+
+def _absorb(state: State, *coordinates: npt.ArrayLike) -> State:
+    """The state, never without an axis, after each coordinate in turn."""
+    for coordinate in coordinates:
+        state = _finalise(state ^ np.asarray(coordinate, dtype=np.int64).astype(np.uint64))
+    return state
+
+
+def _finalise(state: State) -> State:
     mixed = state + _GOLDEN
     mixed = (mixed ^ (mixed >> _SHIFTS[0])) * _FIRST
     mixed = (mixed ^ (mixed >> _SHIFTS[1])) * _SECOND
-    return np.asarray(mixed ^ (mixed >> _SHIFTS[2]))
+    return mixed ^ (mixed >> _SHIFTS[2])
+
+
+def _as_keys(state: State) -> mx.array:
+    """[..., 2] the high and the low half of each state."""
+    halves = state.astype("<u8", order="C")[..., None].view("<u4")[..., ::-1]
+    return mx.array(np.ascontiguousarray(halves))
 
 
 def uniforms(key: mx.array, count: int) -> mx.array:
@@ -64,10 +80,9 @@ def uniforms(key: mx.array, count: int) -> mx.array:
     return drawn.reshape(*key.shape[:-1], count)
 
 
-def gumbels(key: mx.array, vocab_size: int) -> mx.array:
-    """Standard Gumbel noise [..., V] float32 from keys [..., 2], the tail resolved down to u = 2^-33."""
-    uniform = mx.maximum(uniforms(key, vocab_size), 2.0**-33)
-    return -mx.log(-mx.log1p(-uniform))
+def exponentials(key: mx.array, vocab_size: int) -> mx.array:
+    """Exponential noise [..., V] float32 > 0 of rate 1 from keys [..., 2], resolved down to u = 2^-33."""
+    return -mx.log1p(-mx.maximum(uniforms(key, vocab_size), 2.0**-33))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +104,12 @@ class Noise:
     position: npt.NDArray[np.int64]
     round: int
     vocab_size: int
+    _rows: dict[Stream, State] = field(default_factory=dict, repr=False, compare=False)
+    _drafts: dict[int, mx.array] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def at(self, position: npt.NDArray[np.int64], round_: int) -> Self:
+        """The draws of another round of the same rows."""
+        return replace(self, position=position, round=round_)
 
     def accept(self) -> mx.array:
         """[B] the uniform that decides how many draft tokens stand."""
@@ -100,23 +121,29 @@ class Noise:
 
     def draft(self, offset: int) -> mx.array:
         """[B, 2] the uniforms that draw the draft token `offset` places into the round."""
-        return uniforms(self._keys(Stream.DRAFT, self.position + offset, self.round), 2)
+        several, place = divmod(offset, _AHEAD)
+        if several not in self._drafts:  # one call for several places costs what one place does
+            offsets = range(several * _AHEAD, (several + 1) * _AHEAD)
+            self._drafts[several] = uniforms(self._per_place(Stream.DRAFT, offsets, self.round), 2)
+        return self._drafts[several][:, place]
 
     def target(self, offsets: Sequence[int]) -> mx.array:
-        """[B, len(offsets), V] the Gumbel noise of the target's own draws at those places of the round."""
-        return gumbels(self._per_place(Stream.TARGET, offsets), self.vocab_size)
+        """[B, len(offsets), V] the exponential noise of the target's own draws at those places of the round."""
+        return exponentials(self._per_place(Stream.TARGET, offsets), self.vocab_size)
 
     def coin(self, offsets: Sequence[int]) -> mx.array:
         """[B, len(offsets)] the coin of XTC at those places, the same for target and drafter."""
         return uniforms(self._per_place(Stream.COIN, offsets), 1)[..., 0]
 
     def _of_round(self, stream: Stream) -> mx.array:
-        return self._keys(stream, self.position, self.round)
+        return _as_keys(_absorb(self._row(stream), self.position, self.round))
 
-    def _per_place(self, stream: Stream, offsets: Sequence[int]) -> mx.array:
-        place = partial(np.expand_dims, axis=1)
-        positions = place(self.position) + np.asarray(offsets, dtype=np.int64)
-        return keys(self.seed, stream, place(self.prompt), place(self.sample), positions)
+    def _per_place(self, stream: Stream, offsets: Sequence[int], *behind: int) -> mx.array:
+        positions = self.position[:, None] + np.asarray(offsets, dtype=np.int64)
+        return _as_keys(_absorb(self._row(stream)[:, None], positions, *behind))
 
-    def _keys(self, stream: Stream, position: npt.NDArray[np.int64], round_: int) -> mx.array:
-        return keys(self.seed, stream, self.prompt, self.sample, position, round_)
+    def _row(self, stream: Stream) -> State:
+        """[B] what a stream's keys have in common from round to round."""
+        if stream not in self._rows:
+            self._rows[stream] = _absorb(_begin(self.seed, stream), self.prompt, self.sample)
+        return self._rows[stream]

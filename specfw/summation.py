@@ -23,8 +23,9 @@ def blocked(values: mx.array) -> mx.array:
     width = values.shape[-1]
     if width <= BLOCK:
         return values[..., None, :]
-    padding = [(0, 0)] * (values.ndim - 1) + [(0, -width % BLOCK)]
-    return mx.pad(values, padding).reshape(*values.shape[:-1], -1, BLOCK)
+    if width % BLOCK:
+        values = mx.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -width % BLOCK)])
+    return values.reshape(*values.shape[:-1], -1, BLOCK)
 
 
 def running_sum(values: mx.array) -> mx.array:
@@ -36,13 +37,12 @@ def running_sum(values: mx.array) -> mx.array:
 
 
 def first_above(weights: mx.array, uniforms: mx.array) -> mx.array:
-    """[...] int32: the first entry whose cumulative weight [..., S] exceeds `uniforms` [...] of the whole."""
-    cumulative = mx.cumsum(weights, axis=-1)
-    threshold = uniforms[..., None] * cumulative[..., -1:]
-    # a parallel scan need not be monotone to the last bit: an entry of weight 0 never wins, not even when no
-    # entry passes
-    passes = (cumulative > threshold).astype(mx.int8) + 1
-    return mx.argmax(mx.where(weights > 0, passes, 0), axis=-1).astype(mx.int32)
+    """[...] uint32: the first entry whose cumulative weight [..., S] exceeds `uniforms` [...] of the whole."""
+    # a parallel scan need not be monotone to the last bit: entries of weight 0 stand below every threshold, and the
+    # largest of the others is the whole
+    cumulative = mx.where(weights > 0, mx.cumsum(weights, axis=-1), -1)
+    threshold = uniforms[..., None] * mx.max(cumulative, axis=-1, keepdims=True)
+    return mx.argmax(cumulative > threshold, axis=-1)
 
 
 def last_at_most(ascending: mx.array, wanted: mx.array) -> mx.array:

@@ -87,13 +87,18 @@ class Round(NamedTuple):
         block: the drafted block with its rows.
         verdict: the rule's decision.
         logits: [B, K+1, V] of the target, before the sampler chain.
-        emitted: [B, K+1] int32, accepted draft tokens then the extra token; undefined beyond it.
     """
 
     block: Block
     verdict: Verdict
     logits: mx.array
-    emitted: mx.array
+
+    @property
+    def emitted(self) -> mx.array:
+        """[B, K+1] int32, accepted draft tokens then the extra token; undefined beyond it."""
+        tokens, verdict = self.block.tokens, self.verdict
+        kept = mx.arange(tokens.shape[1] + 1) < verdict.accepted[:, None]
+        return mx.where(kept, mx.pad(tokens, [(0, 0), (0, 1)]), verdict.token[:, None])
 
 
 class Outcome(NamedTuple):

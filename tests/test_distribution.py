@@ -81,7 +81,7 @@ def test_survivors_compute_what_dense_rows_compute(size, survivors):
 def test_target_draws_do_not_depend_on_the_form():
     rng = np.random.default_rng(3)
     dense, ids = both(rng, 700, 9)
-    noise = mx.array(rng.gumbel(size=(400, 700)).astype(np.float32))
+    noise = mx.array(rng.exponential(size=(400, 700)).astype(np.float32))
     wide = Dense(mx.broadcast_to(dense.probs, (400, 700)))
     narrow = Survivors(mx.broadcast_to(ids.ids, (400, 9)), mx.broadcast_to(ids.probs, (400, 9)))
     np.testing.assert_array_equal(np.array(wide.race(noise)), np.array(narrow.race(noise)))
@@ -136,7 +136,7 @@ def test_extreme_uniforms_never_draw_an_id_without_weight(extreme):
 
 def test_filtered_ids_lose_every_race():
     row = Dense(mx.array([[0.0, 1e-30, 0.0]]))
-    for noise in ([np.inf, -5.0, 3.0], [np.nan, 0.0, np.nan], [30.0, -100.0, 30.0]):
+    for noise in ([0.0, 150.0, 0.05], [np.nan, 1.0, np.nan], [1e-13, 1e7, 1e-13]):
         assert row.race(mx.array([noise])).item() == 1
 
 

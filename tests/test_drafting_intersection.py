@@ -255,7 +255,7 @@ def test_the_inner_cache_is_the_scratch_cache():
     for _ in generation:
         pass
     committed = generation.tokens[0, : generation.lengths[0]]
-    held = generation._session._cache
+    held = generation._rounds.session._cache
     pieces = [piece for id_ in committed[: held.lengths[0]] for piece in model._reading.pieces(int(id_))]
     assert held.inner.lengths[0] == len(pieces) > held.lengths[0]
     last = [*model._reading.pieces(int(committed[-2]))]

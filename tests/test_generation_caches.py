@@ -142,8 +142,7 @@ def test_the_origins_arithmetic_shows_as_acceptance_where_nothing_asserts(monkey
     origin_arithmetic(monkeypatch)
 
     def unchecked(self, count, kept):
-        self._cache.rewind(count + 1 - kept)
-        self._session.rewind(count + 1 - kept)
+        self._rounds.rewind(count + 1 - kept, drafted=True)
 
     monkeypatch.setattr(Generation, "_rewind", unchecked)
     model = CacheLength(vocab_size=5, peak=0.6).load("toy")

@@ -18,6 +18,7 @@ LAYERS = (
     ("experiment",),
     ("parts", "provenance", "summary", "transcript"),
     ("generation", "recording"),
+    ("rounds",),
     ("decoder",),
     ("diagnostics", "resolution"),
     ("drafting", "counting"),
@@ -27,7 +28,7 @@ LAYERS = (
     ("summation",),
     ("registry", "backend", "errors", "files", "console"),
 )
-SIBLINGS = LAYERS[9]
+SIBLINGS = LAYERS[10]
 """These stand side by side and do not see each other."""
 
 ONLY = {

@@ -1,43 +1,71 @@
-"""The check of a block before it is decided on: one code for every place, read with the round's numbers.
+"""The check of a block before it is decided on: one code for every place, from what is read with the round's numbers.
 
 `u < NaN` is False: without it a broken row would pass for a rejection.
 """
 
-from specfw.distribution import NORMALISATION_TOLERANCE, Categorical
-from specfw.types import Block
+from typing import Any, NamedTuple, Self
+
+from specfw.distribution import NORMALISATION_TOLERANCE
+from specfw.types import Block, Ints
 
 import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
 
 ROUNDING = 1e-6
 TARGET_ROW, DRAFT_ROW, DRAFT_SUPPORT, SURVIVAL = 1, 2, 4, 8
 
 
-def faults(block: Block, survival: mx.array) -> mx.array:
-    """[B, K+1] int32, 0 where all is well, else a sum of the codes above.
+class Facts(NamedTuple):
+    """What the check looks at: arrays of MLX until the round is evaluated, of numpy after `read`.
 
-    Checks that target and draft rows are finite and normalised (two-level sum, 1e-5), that q > 0 at every
-    draft token, and that survival lies in [0, 1] and does not increase. Places beyond a row's own length count
-    for the target's row at that length only.
+    Attributes:
+        target: [B, K+1] totals of the target's rows, in two levels.
+        survival: [B, K].
+        draft: [B, K] totals of the draft rows, None where none are reported.
+        drafted: [B, K] q at the draft tokens, None likewise.
     """
-    count = block.tokens.shape[1]
-    place, lengths = mx.arange(count + 1), block.lengths[:, None]
-    codes = mx.where((place <= lengths) & _broken(block.target), TARGET_ROW, 0)
-    if not count:
+
+    target: Any
+    survival: Any
+    draft: Any = None
+    drafted: Any = None
+
+    @classmethod
+    def of(cls, block: Block, survival: mx.array) -> Self:
+        """What there is to check of a block."""
+        if block.draft is None:
+            return cls(block.target.total(), survival)
+        return cls(block.target.total(), survival, block.draft.total(), block.draft.at(block.tokens))
+
+    def read(self) -> Self:
+        """The same as numpy arrays."""
+        return type(self)(*(None if one is None else np.array(one) for one in self))
+
+    def faults(self, lengths: Ints) -> Ints:
+        """[B, K+1], 0 where all is well, else a sum of the codes above.
+
+        Target and draft rows must be finite and normalised (1e-5), q > 0 at every draft token, and survival in
+        [0, 1] and not increasing. Places beyond a row's own length count for the target's row at that length only.
+
+        Args:
+            lengths: [B] each row's own number of draft tokens.
+        """
+        place, own_length = np.arange(self.target.shape[1]), lengths[:, None]
+        codes = (_broken(self.target) & (place <= own_length)) * TARGET_ROW
+        survival, before = self.survival, np.ones_like(self.survival)
+        before[:, 1:] = survival[:, :-1]
+        # a product taken by a parallel scan may round an equal value up
+        own = np.logical_not((survival >= 0) & (survival <= before * (1 + ROUNDING))) * SURVIVAL
+        if self.draft is not None:
+            own |= _broken(self.draft) * DRAFT_ROW | np.logical_not(self.drafted > 0) * DRAFT_SUPPORT
+        codes[:, :-1] |= (place[:-1] < own_length) * own
         return codes
-    before = mx.concatenate([mx.ones_like(survival[:, :1]), survival[:, :-1]], axis=1)
-    # a product taken by a parallel scan may round an equal value up
-    bounded = (survival >= 0) & (survival <= before * (1 + ROUNDING))
-    own = mx.where(bounded, 0, SURVIVAL)
-    if block.draft is not None:
-        own = own + mx.where(_broken(block.draft), DRAFT_ROW, 0)
-        own = own + mx.where(block.draft.at(block.tokens) > 0, 0, DRAFT_SUPPORT)
-    own = mx.where(place[:count] < lengths, own, 0)
-    return codes + mx.pad(own, [(0, 0), (0, 1)])
 
 
-def _broken(rows: Categorical) -> mx.array:
+def _broken(totals: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     # a sum is finite and near 1 only if every entry is finite, as none can be negative infinity
-    return mx.logical_not(mx.abs(rows.total() - 1) <= NORMALISATION_TOLERANCE)
+    return np.asarray(np.logical_not(np.abs(totals - 1) <= NORMALISATION_TOLERANCE))
 
 
 def describe(code: int) -> str:

@@ -87,26 +87,32 @@ class AcceptanceRule(ABC):
 
     @final
     def next_token(self, block: Block, n: mx.array) -> tuple[Categorical, mx.array]:
-        """The normalised row [B, V] of the token after n [B] accepted, and whether its residual was empty [B].
+        """The normalised row [B, V] of the token after n [B] accepted, and whether its residual was empty [B]."""
+        weights, degenerate = self._next_weights(block, n)
+        return weights.normalised(), degenerate
 
-        A residual without mass can only follow a rejection that rounding made; the target's own row stands in
-        for it.
+    def _next_weights(self, block: Block, n: mx.array) -> tuple[Categorical, mx.array]:
+        """The row of `next_token` at any scale.
+
+        A residual without mass can only follow a rejection that rounding made; the row after all were accepted,
+        which is the target's own there, stands in for it.
         """
         bonus = self.bonus(block, n)
         if not block.tokens.shape[1]:
-            return bonus.normalised(), mx.zeros(n.shape, dtype=mx.bool_)
+            return bonus, mx.zeros(n.shape, dtype=mx.bool_)
         rejected = n < block.lengths
         residual = self.residual(block, mx.minimum(n, block.tokens.shape[1] - 1))
-        mass = residual.total()
-        recovered = residual.where(mass > 0, block.target.row(n)).normalised()
-        return recovered.where(rejected, bonus.normalised()), rejected & (mass <= 0)
+        degenerate = rejected & (residual.total() <= 0)
+        return bonus.where(~rejected | degenerate, residual), degenerate
 
     def decide(self, block: Block, noise: Noise) -> Verdict:
         """Decide a round: n is how many S_i exceed one uniform, then one draw from the row of n."""
         survival = self.law(block)
         accepted = (noise.accept()[:, None] < survival).sum(axis=1).astype(mx.int32)
-        row, degenerate = self.next_token(block, accepted)
-        return Verdict(accepted, row.draw(noise.residual()), survival, row, degenerate)
+        weights, degenerate = self._next_weights(block, accepted)
+        # a draw needs no scale: the row is normalised only where somebody reads it
+        token = weights.draw(noise.residual())
+        return Verdict(accepted, token, survival, weights.normalised(), degenerate)
 
 
 def given(q: Categorical | None, rule: str) -> Categorical:

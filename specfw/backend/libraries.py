@@ -69,6 +69,10 @@ def in_process() -> Library | None:
     return Library("process", None) if hasattr(ctypes.CDLL(None), "cblas_sgemm") else None
 
 
+IDLE_CYCLES_LOG2 = "14"
+"""A thread of OpenBLAS that waits for work sleeps after two to this many cycles."""
+
+
 def load(library: Library, threads: int) -> Loaded:
     """Puts a library into the global scope and sets its threads.
 
@@ -76,6 +80,8 @@ def load(library: Library, threads: int) -> Loaded:
         OSError: the file is no library for this machine, or lacks one it needs.
     """
     os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
+    # OpenBLAS's own threads spin for 2^26 cycles after a product, on the core that MLX's thread or Python needs next
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", IDLE_CYCLES_LOG2)
     handle = ctypes.CDLL(None if library.path is None else str(library.path), mode=ctypes.RTLD_GLOBAL)
 
     def function(name: str) -> Any:

@@ -98,6 +98,8 @@ class ModelSession(DraftSession):
         for offset in range(count):
             read = self._model.follow if offset else self._model.forward
             logits = read(feed, self._cache)[:, -1:]
+            # the pass runs while its row, its draw and the next pass are being built
+            mx.async_eval(logits)  # type: ignore[no-untyped-call]
             drafted = mx.concatenate(tokens, axis=1) if tokens else mx.zeros((len(committed), 0), dtype=mx.int32)
             coin = noise.coin([offset]) if self._start.chain.needs_coin else None
             scene = History(committed, self._prompt_lengths, drafted), coin

@@ -72,12 +72,14 @@ class Step(ABC):
             nothing after the last such step can matter.
         remembers: whether it looks at the history.
         random: whether it uses the coin.
+        removes: whether it may take an id away.
     """
 
     strength: ClassVar[str]
     reorders: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
     random: ClassVar[bool] = False
+    removes: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -67,8 +67,9 @@ class SamplerChain:
             Rows [B, T, V]. A row is NaN if a logit is NaN or +inf or if no id is left.
         """
         values = logits if logits.dtype == mx.float64 else logits.astype(mx.float32)
-        # a broken logit must not vanish behind a filter: it breaks its row as a whole
-        values = values + 0 * mx.max(values, axis=-1, keepdims=True)
+        if any(step.removes for _, step in self.steps):
+            # a broken logit must not vanish behind a filter: it breaks its row as a whole
+            values = values + 0 * mx.max(values, axis=-1, keepdims=True)
         state, scene = Logits(values, None, values.shape[-1]), Scene(history, coin)
         if self.is_greedy:
             return _lowest_maximum(_run(self._deciding(), state, scene))

@@ -21,6 +21,7 @@ class Temperature(Step):
     """
 
     strength: ClassVar[str] = "value"
+    removes: ClassVar[bool] = False
 
     value: float = 1.0
 

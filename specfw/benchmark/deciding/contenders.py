@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TypeAlias
 
-from specfw.acceptance._guard import faults
+from specfw.acceptance._guard import Facts
 from specfw.acceptance.base import AcceptanceRule
 from specfw.benchmark.deciding import in_numpy
 from specfw.benchmark.deciding.arrays import Arrays
@@ -54,7 +54,7 @@ def decided(rule: AcceptanceRule, rows: SamplerChain, logits: Sequence[mx.array]
     p, q = rows.distribution(target, None, None), rows.distribution(draft, None, None)
     block = Block(p, q, tokens, mx.array([tokens.shape[1]], dtype=mx.int32))
     verdict = rule.decide(block, noise)
-    mx.eval(verdict.accepted, verdict.token, verdict.degenerate, faults(block, verdict.survival))
+    mx.eval(verdict.accepted, verdict.token, verdict.degenerate, Facts.of(block, verdict.survival))
     return verdict
 
 

@@ -1,7 +1,7 @@
 """Three rules in plain numpy, from logits to the accepted length and the next token; what a direct port costs.
 
 Written from the papers and not from our rules. Draws follow the same scheme as ours (two uniforms, one for a block of
-512 ids and one for the id in it; Gumbel noise), so that equal uniforms must give equal decisions.
+512 ids and one for the id in it; exponential noise), so that equal uniforms must give equal decisions.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Draws(Protocol):
         ...
 
     def target(self, rows: int, vocab_size: int) -> Floats:
-        """[rows, V] Gumbel noise of the target's own draws."""
+        """[rows, V] exponential noise of the target's own draws."""
         ...
 
 
@@ -56,7 +56,7 @@ class Random:
 
     def target(self, rows: int, vocab_size: int) -> Floats:
         uniform = np.maximum(self._rng.random((rows, vocab_size), dtype=np.float32), np.float32(2.0**-33))
-        return -np.log(-np.log1p(-uniform))
+        return -np.log1p(-uniform)
 
 
 def stochastic(arrays: Arrays, draws: Draws) -> Decision:
@@ -88,9 +88,9 @@ def block(arrays: Arrays, draws: Draws) -> Decision:
 
 
 def sampler_match(arrays: Arrays, draws: Draws) -> Decision:
-    """Accept while the target's own draw, argmax(log p + g), is the draft token."""
+    """Accept while the target's own draw, argmax(p / E), is the draft token."""
     p = softmax(arrays.target)
-    drawn = np.argmax(np.log(p) + draws.target(*p.shape), axis=-1)
+    drawn = np.argmax(p / draws.target(*p.shape), axis=-1)
     accepted = int(np.cumprod(drawn[:-1] == arrays.tokens).sum())
     return Decision(accepted, int(drawn[accepted]))
 

@@ -4,7 +4,7 @@ from specfw.acceptance.base import AcceptanceRule, given
 from specfw.acceptance.gumbel import given_other
 from specfw.acceptance.stochastic import Stochastic
 from specfw.distribution import Categorical
-from specfw.randomness import Noise, Stream, gumbels, keys
+from specfw.randomness import Noise, Stream, exponentials, keys
 from specfw.summation import block_sum, running_sum
 from specfw.types import Block, Verdict
 from specfw.verification.faults.factors import replaced
@@ -58,7 +58,7 @@ def shared_uniform(rule: AcceptanceRule) -> AcceptanceRule:
 
 
 def shared_noise(rule: AcceptanceRule) -> AcceptanceRule:
-    """The recovered token races on the Gumbel noise that proposed the rejected one."""
+    """The recovered token races on the noise that proposed the rejected one."""
 
     def residual(self: AcceptanceRule, block: Block, n: mx.array) -> Categorical:
         rejected = mx.take_along_axis(block.tokens, n[:, None], axis=1)[:, 0]
@@ -79,9 +79,9 @@ def shared_noise(rule: AcceptanceRule) -> AcceptanceRule:
 
 
 def proposing(noise: Noise, offset: int) -> mx.array:
-    """[B, V] the Gumbel noise on which a draft token of this fault races, fresh in every round."""
+    """[B, V] the noise on which a draft token of this fault races, fresh in every round."""
     key = keys(noise.seed, Stream.DRAFT, noise.prompt, noise.sample, noise.position + offset, noise.round)
-    return gumbels(key, noise.vocab_size)
+    return exponentials(key, noise.vocab_size)
 
 
 def _residual(rule: AcceptanceRule, block: Block, n: mx.array) -> Categorical:
