@@ -50,7 +50,7 @@ def counted(study: Study) -> Study:
         for path, run in paths.items()
         if (sentence := _wrong(run, found.get(path, {}))) is not None
     ]
-    known = {paths[path].folder: _known(origins) for path, origins in found.items()}
+    known = {paths[path].folder: _known(origins) for path, origins in found.items() if origins is not None}
     runs = tuple(run._replace(row=run.row._replace(origins=known.get(run.folder))) for run in study.runs)
     return study._replace(runs=runs, problems=(*study.problems, *problems))
 
@@ -68,24 +68,34 @@ def write(table: Sequence[Column], path: Path) -> None:
         lines.unlink()
 
 
-def _origins(paths: list[str]) -> dict[str, dict[str | None, int]]:
-    """Tokens by origin in each file; a file that DuckDB cannot read is asked about alone, and then has none."""
+def _origins(paths: list[str]) -> dict[str, dict[str | None, int] | None]:
+    """Tokens by origin in each file that has any; None for a file that DuckDB cannot read."""
     import duckdb
 
-    found: dict[str, dict[str | None, int]] = {}
+    found: dict[str, dict[str | None, int] | None] = {path: None for path in paths if not _is_utf8(path)}
+    paths = [path for path in paths if path not in found]
+    counts: dict[str, dict[str | None, int]] = {}
     try:
         with _opened(paths) as database:
             for name, origin, count in database.execute(_COUNT, [paths]).fetchall() if paths else ():
-                found.setdefault(name, {})[origin] = count
-    except (duckdb.Error, UnicodeError):
-        if len(paths) == 1:
-            return {paths[0]: {}}
+                counts.setdefault(name, {})[origin] = count
+    except duckdb.Error:  # whichever file it was
         half = len(paths) // 2
-        return _origins(paths[:half]) | _origins(paths[half:])
-    return found
+        return found | (_origins(paths[:half]) | _origins(paths[half:]) if half else dict.fromkeys(paths))
+    return found | counts
 
 
-def _wrong(run: Run, origins: Mapping[str | None, int]) -> str | None:
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _wrong(run: Run, origins: Mapping[str | None, int] | None) -> str | None:
+    if origins is None:
+        return f"{TOKENS} cannot be read by DuckDB"
     if broken := sum(count for origin, count in origins.items() if origin not in ORIGINS):
         return f"{broken} lines of {TOKENS} are no tokens"
     held = sum(origins.values())
