@@ -48,7 +48,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         self.resize(columns)
         self.out = os.fdopen(slave, "w", encoding="utf-8", newline="")
-        self._read = bytearray()
+        self._read, self._asked = bytearray(), 0
         self._reader = threading.Thread(target=self._follow, daemon=True)
         self._reader.start()
 
@@ -61,7 +61,8 @@ class Terminal:
         self.out.write(MARK)
         self.out.flush()
         deadline = time.monotonic() + 10
-        while not self._read.endswith(MARK.encode()):
+        self._asked += 1
+        while self._read.count(MARK.encode()) < self._asked:
             assert time.monotonic() < deadline, "nothing arrives"
             time.sleep(0.001)
         return self._read.decode(errors="replace").replace(MARK, "")
