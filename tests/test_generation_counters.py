@@ -100,9 +100,8 @@ def test_a_known_rejection_point():
 def test_accepted_lengths_stand_beside_their_law(name, law):
     """Toy A of two draft tokens: the law of n is known in ninths."""
     target, drafter = ({"name": "iid", "probs": probs} for probs in ([1 / 3, 2 / 3], [2 / 3, 1 / 3]))
-    measured = {"acceptance": {}, "scoreboard": {}}
-    whole = config(target, drafter, acceptance={"name": name}, k=2, max_tokens=3000, diagnostics=measured)
-    numbers = run(whole, quiet=True).numbers
+    whole = config(target, drafter, acceptance={"name": name}, k=2, max_tokens=200, num_samples=16)
+    numbers = run(whole | {"diagnostics": {"acceptance": {}, "scoreboard": {}}}, quiet=True).numbers
     found = numbers["diagnostics"]["acceptance"]
     expected, variance = (np.array(found["accepted_length_law"][entry]) for entry in ("expected", "variance"))
     rounds = numbers["rounds"]

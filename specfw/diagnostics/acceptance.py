@@ -65,7 +65,8 @@ class _ByPlace(Observer):
             },
             "accepted_length_counts": _trimmed(self._lengths),
             "accepted_length_law": {
-                name: row[: used + bool(used)].tolist() for name, row in zip(("expected", "variance"), self._law, strict=True)
+                name: row[: used + bool(used)].tolist()
+                for name, row in zip(("expected", "variance"), self._law, strict=True)
             },
         }
 
