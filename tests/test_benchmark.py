@@ -461,6 +461,8 @@ def test_a_command_leaves_a_line_tables_numbers_and_a_page(command):
     for piece in (
         found["machine"]["processor"],
         "mlx 0.",
+        "- models: target (iid), drafter (iid)\n",
+        f", {found['machine']['threads']} thread\n",
         "| rows | target ms |",
         "recommendation:",
         "flips where",
