@@ -78,7 +78,7 @@ BENCHMARK = (
     "python -m specfw task=benchmark ignore_eos=true backend.threads=1 'task.rules=[stochastic,sampler_match,block]' "
     "'task.num_draft_tokens=[1,2,4]' task.repeats=9 task.diagnostics_cost=false"
 )
-QUICK = "pair=iid max_tokens=20 num_samples=1 seed=0,1"
+QUICK = "pair=iid max_tokens=20 num_samples=1 seed=0"
 SHORTER = {
     BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
     SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
@@ -333,7 +333,6 @@ def test_measured_lengths_sit_on_their_law():
     rows, shares = map(of, tables(study("draft_length")))
     drafting = [row for row in rows if row["K"] != "0"]
     assert all(first(row["accepted a round"]) == pytest.approx(float(row["by the law"]), abs=0.04) for row in drafting)
-    assert all(float(row["by the law"]) > float(row["if alike"]) for row in drafting if row["K"] != "1")
     assert all(abs(float(row["z"])) < 4 for row in shares if row["z"] != "-")
 
 
