@@ -92,6 +92,24 @@ def test_a_known_rejection_point():
     assert places["accepted"] == [full + 1, full + 1, 0, 0]
     assert places["tested"] == [full + 1, full + 1, full, 0]
     assert places["proposed"] == [full + 1, full + 1, full, full]
+    law = numbers["diagnostics"]["acceptance"]["accepted_length_law"]
+    assert law == {"expected": [0, 0, full + 1, 0, 0], "variance": [0] * 5}
+
+
+@pytest.mark.parametrize(("name", "law"), [("stochastic", (3, 2, 4)), ("block", (3, 1, 5))])
+def test_accepted_lengths_stand_beside_their_law(name, law):
+    """Toy A of two draft tokens: the law of n is known in ninths."""
+    target, drafter = ({"name": "iid", "probs": probs} for probs in ([1 / 3, 2 / 3], [2 / 3, 1 / 3]))
+    whole = config(target, drafter, acceptance={"name": name}, k=2, max_tokens=200, num_samples=16)
+    numbers = run(whole | {"diagnostics": {"acceptance": {}, "scoreboard": {}}}, quiet=True).numbers
+    found = numbers["diagnostics"]["acceptance"]
+    expected, variance = (np.array(found["accepted_length_law"][entry]) for entry in ("expected", "variance"))
+    rounds = numbers["rounds"]
+    assert expected.sum() == pytest.approx(rounds)
+    assert expected / rounds == pytest.approx(np.array(law) / 9, abs=0.03)
+    assert np.abs(found["accepted_length_counts"] - expected).max() < 5 * np.sqrt(variance.max())
+    own = numbers["diagnostics"]["scoreboard"][name]["mean_accepted_len"]
+    assert expected @ np.arange(3) / rounds == pytest.approx(own)
 
 
 def test_a_correction_is_not_counted_as_accepted():

@@ -15,7 +15,7 @@ import specfw.prompts
 import specfw.sampling
 import specfw.tasks  # noqa: F401
 from specfw import registry
-from specfw.registry import require
+from specfw.registry import suggestion
 
 from omegaconf import MISSING, DictConfig, OmegaConf
 
@@ -101,7 +101,8 @@ def schema_of(group: str, node: Mapping[str, Any], key: str) -> DictConfig:
         ValueError: no such component; the sentence names `key` and the allowed values.
     """
     name = str(node.get("name")) if group in NAMED else names(group)[0]
-    require(key, name in names(group), f"one of: {', '.join(names(group))}", name)
+    if name not in (known := names(group)):
+        raise ValueError(f"{key} must be one of: {', '.join(known)}; got {name!r}{suggestion(name, known)}")
     return schema(group, name)
 
 
