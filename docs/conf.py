@@ -31,8 +31,8 @@ myst_heading_anchors = 3  # as a forge makes them
 highlight_language = "text"
 smartquotes = False  # "--help" is two hyphens
 
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
+autodoc_typehints_format, python_use_unqualified_type_names = "short", True
+python_maximum_signature_line_length = 100
 autodoc_member_order = "bysource"
 napoleon_google_docstring, napoleon_numpy_docstring = True, False
 napoleon_use_ivar = True
@@ -41,5 +41,6 @@ default_role = "literal"  # docstrings quote code with one backtick
 nitpick_ignore_regex = [
     (r"py:.*", r"specfw\.(\w+\.)*_\w+\..*"),  # private modules have no entries,
     (r"py:.*", r"specfw\.(backend\.libraries|counting|resolution)\..*|UnavailableError"),  # nor have inner ones
+    (r"py:.*", r"tuple\[\w+|specfw\.registry\.C"),  # half of `tuple[int, ...]`, and a type variable
     (r"py:.*", r"(mx|mlx|np|npt|numpy|collections|pathlib|typing|abc|enum)\..*"),  # no inventory without a network
 ]

@@ -7,6 +7,7 @@ from typing import Any
 from site_tools import api, contents, key_page, links
 from site_tools.docstrings import full_names, literal_blocks
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 BUILT: dict[str, Callable[[], str]] = {
@@ -21,6 +22,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write)
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", read)
+    app.connect("doctree-read", colons)
     app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon sees it
     app.connect("autodoc-skip-member", skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -44,7 +46,8 @@ def write(_app: Sphinx) -> None:
 
 def outdated(app: Sphinx, *_: Any) -> list[str]:
     """Pages that hold what is built: they are as new as the code."""
-    return [name for name in app.env.found_docs if "<!-- built: " in Path(app.env.doc2path(name)).read_text()]
+    holds = [name for name in app.env.found_docs if "<!-- built: " in Path(app.env.doc2path(name)).read_text()]
+    return [*holds, app.config.root_doc]
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
@@ -56,6 +59,12 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     for what, make in BUILT.items():
         text = text.replace(f"<!-- built: {what} -->", make())
     source[0] = contents.with_toctrees(text) if name == app.config.root_doc else text
+
+
+def colons(_app: Sphinx, tree: nodes.document) -> None:
+    """What stands between an argument and its words, two hyphens, as a colon."""
+    for dash in list(tree.findall(lambda node: isinstance(node, nodes.Text) and node == " -- ")):
+        dash.parent.replace(dash, nodes.Text(": "))
 
 
 def docstring(_app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:

@@ -49,7 +49,7 @@ def mapped(text: str, page: Path, shown_in: Path, documented: Collection[str]) -
         if there == ROOT / "README.md":
             return f"[{words}]({relative(DOCS / 'index.md', '')})"
         if module in documented:
-            return f"{{py:mod}}`{words} <{module}>`"
+            return f"{{py:mod}}`{words.strip('`')} <{module}>`"
         return f"{found['image']}[{words}]({relative(there, anchor)})"
 
     return outside_fences(text, lambda part: LINK.sub(link, part))
