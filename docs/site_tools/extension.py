@@ -1,6 +1,7 @@
 """The Sphinx extension: writes the generated pages, and fills in on the way in what a forge cannot show."""
 
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sphinx.application import Sphinx
 
 BUILT: dict[str, Callable[[], str]] = {
     "keys": key_page.body,
-    "api": lambda: "\n".join(["```{toctree}", *(f"generated/{area.name}" for area in api.areas()), "```"]),
+    "api": lambda: "\n".join(["```{toctree}", ":maxdepth: 2", "", *(f"generated/{area.name}" for area in api.areas()), "```"]),
 }
 """What `<!-- built: name -->` in a page stands for."""
 
@@ -76,5 +77,5 @@ def docstring(_app: Sphinx, what: str, _name: str, _object: Any, _options: Any, 
 
 
 def skip(_app: Sphinx, _what: str, _name: str, member: Any, _skip: bool, _options: Any) -> bool | None:
-    """Leave out fields of tuples: the class's docstring says what they are, and Python only their number."""
-    return True if type(member).__name__ == "_tuplegetter" else None
+    """Leave out fields of tuples, of which Python says no more than their number; keep every member of an enum."""
+    return True if type(member).__name__ == "_tuplegetter" else False if isinstance(member, Enum) else None
