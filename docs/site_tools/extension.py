@@ -13,7 +13,9 @@ from sphinx.application import Sphinx
 
 BUILT: dict[str, Callable[[], str]] = {
     "keys": key_page.body,
-    "api": lambda: "\n".join(["```{toctree}", ":maxdepth: 2", "", *(f"generated/{area.name}" for area in api.areas()), "```"]),
+    "api": lambda: "\n".join(
+        ["```{toctree}", ":maxdepth: 2", "", *(f"generated/{area.name}" for area in api.areas()), "```"]
+    ),
 }
 """What `<!-- built: name -->` in a page stands for."""
 
