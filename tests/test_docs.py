@@ -47,6 +47,9 @@ NOT_RUN = {
         ".venv/bin/pip install --upgrade pip",
         ".venv/bin/pip install -e . --group test",
         "source .venv/bin/activate",
+        ".venv/bin/pip install -e . --group docs",  # .ci/run builds the site and looks at it
+        ".venv/bin/sphinx-build -W -n --keep-going -b html docs build/docs",
+        ".venv/bin/python docs/check_site.py build/docs",
         '.venv/bin/python -m pytest -n 2 -m "not slow and not packages"',
         ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
         "pip install -e .",  # needs a registry; test_user_package leaves what it would leave

@@ -73,7 +73,11 @@ class Root:
 
 @dataclasses.dataclass(kw_only=True)
 class Auto:
-    """`acceptance=auto`: no rule but the request to choose one."""
+    """No rule but the request to choose one.
+
+    Attributes:
+        strict: refuse a drafter that reports no proposal distribution, where `stochastic` is chosen.
+    """
 
     name: str = AUTO
     strict: bool = False
@@ -81,7 +85,12 @@ class Auto:
 
 @dataclasses.dataclass(kw_only=True)
 class Backend:
-    """What multiplies under MLX; `specfw.backend` says which values are allowed."""
+    """What multiplies float32 under MLX on Linux; `specfw.backend` refuses what is not allowed.
+
+    Attributes:
+        blas: `auto`, `openblas` or `reference`; on the command line, before MLX is imported.
+        threads: its threads, 1 or more; null: the cores, and 1 in a sweep.
+    """
 
     blas: str = "auto"
     threads: int | None = None
