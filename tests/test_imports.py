@@ -14,7 +14,7 @@ PACKAGE = Path(specfw.__file__).parent
 LAYERS = (
     ("__main__",),
     ("tasks", "config", "zoo", "terminal", "live"),
-    ("report", "verification", "benchmark"),
+    ("study", "verification", "benchmark"),
     ("experiment",),
     ("parts", "provenance", "summary", "transcript", "watching"),
     ("generation", "recording"),

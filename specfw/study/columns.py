@@ -1,0 +1,67 @@
+"""Which keys of the configuration tell runs apart, and what they are called in a narrow table."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from specfw.study.gathered import Leaf, Run
+
+_DRAFT = "draft_sampler."
+_NO_NAMES = ("value", "name", "path")
+
+
+def varying(runs: Sequence[Run]) -> tuple[str, ...]:
+    """The dotted keys whose value is not the same in all runs, in the order of the configuration.
+
+    A key that some runs lack is null there. Left out are the seed, the task's keys, and keys of the draft chain that
+    have the value of the target's chain in every run.
+    """
+    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    differing = [key for key in keys if len({same(run.settings.get(key)) for run in runs}) > 1]
+    return tuple(key for key in differing if is_compared(key) and not _follows(key, runs))
+
+
+def is_compared(key: str) -> bool:
+    """Whether the key says what was run: the seed and the task's own keys do not."""
+    return key != "seed" and not key.startswith("task.")
+
+
+def same(value: Leaf) -> Any:
+    """Equal for values that a configuration does not tell apart: 1 is 1.0, and true is neither."""
+    return (type(value) is bool, value)
+
+
+def telling(runs: Sequence[Run], keys: Sequence[str]) -> tuple[str, ...]:
+    """Those of `keys` that divide the runs in a way that no key before them does."""
+    found: dict[tuple[int, ...], str] = {}
+    for key in keys:
+        groups: dict[Any, int] = {}
+        divided = tuple(groups.setdefault(same(run.settings.get(key)), len(groups)) for run in runs)
+        if len(groups) > 1:
+            found.setdefault(divided, key)
+    return tuple(found.values())
+
+
+def short(keys: Sequence[str]) -> dict[str, str]:
+    """The last telling word of each key, and the whole key where two have the same."""
+    last = {key: _word(key) for key in keys}
+    often = Counter(last.values())
+    return {key: word if often[word] == 1 else key for key, word in last.items()}
+
+
+def shown(value: Leaf) -> str:
+    """A value as a configuration writes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _word(key: str) -> str:
+    *before, last = key.split(".")
+    return before[-1] if before and (len(last) == 1 or last in _NO_NAMES) else last
+
+
+def _follows(key: str, runs: Sequence[Run]) -> bool:
+    if not key.startswith(_DRAFT):
+        return False
+    leading = "sampler." + key.removeprefix(_DRAFT)
+    return all(same(run.settings.get(key)) == same(run.settings.get(leading)) for run in runs)

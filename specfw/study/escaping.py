@@ -1,0 +1,33 @@
+"""Texts of strangers in tables: whatever a record says stays text in a terminal, in CSV and in Markdown."""
+
+import re
+
+_PLAIN = re.compile(r"[\w.,;:+=/ ()%'-]+", re.ASCII)
+_ACTIVE = re.compile(r"[&<>\\`*_\[\]|~$#!:@{}^]|(?<=www)\.", re.IGNORECASE)
+_FORMULA = ("=", "+", "-", "@")
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks, control characters, marks of direction and lone surrogates: their escapes instead."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def shortened(text: str, length: int) -> str:
+    """At most `length` characters, the last an ellipsis where some are missing."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def csv_cell(text: str) -> str:
+    """`text` so that a spreadsheet does not take it for a formula: an apostrophe stands before what begins one."""
+    line = one_line(text)
+    return f"'{line}" if line.lstrip().startswith(_FORMULA) else line
+
+
+def markdown(text: str) -> str:
+    """`text` as code where that is safe, else with everything that Markdown or HTML may act on as an entity."""
+    line = one_line(text).strip()
+    if _PLAIN.fullmatch(line):
+        return f"`{line}`"
+    return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", line)

@@ -1,0 +1,88 @@
+"""Folders that hold a record of any kind, beneath those that were named."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from specfw.recording import EVENTS, SUMMARY, TOKENS
+from specfw.study.gathered import Problem
+
+OTHERS = {name: f"{name}.json" for name in ("audit", "proof", "benchmark", "benchmark_rules")}
+FAILED = "error.txt"
+MARKS = {SUMMARY, EVENTS, TOKENS, FAILED, *(f".{name}.part" for name in (SUMMARY, EVENTS, TOKENS)), *OTHERS.values()}
+
+
+class Found(NamedTuple):
+    """A folder with a record, finished or not.
+
+    Attributes:
+        folder: where it is.
+        name: the folder beneath what all sources have in common.
+        files: names of what a record may hold and this one does.
+    """
+
+    folder: Path
+    name: str
+    files: frozenset[str]
+
+
+def find(sources: Sequence[str], leave_out: Path | None = None) -> tuple[list[Found], list[Problem]]:
+    """Every record at or beneath the sources once, `2` before `10`, and the folders that cannot be looked into.
+
+    Links to folders are not followed beneath a source, nor are folders whose name begins with a dot.
+
+    Args:
+        sources: folders.
+        leave_out: a folder that is not looked into.
+
+    Raises:
+        ValueError: a source is no folder.
+    """
+    tops = [_folder(source) for source in sources]
+    common = Path(os.path.commonpath(tops))
+    found: dict[Path, Found] = {}
+    problems: dict[Path, Problem] = {}
+    for top in tops:
+        for folder, files in _walk(top, leave_out):
+            name = _name(folder, common)
+            if isinstance(files, OSError):
+                problems[folder] = Problem(name, f"the folder cannot be read: {files.strerror}")
+            elif files:
+                found[folder] = Found(folder, name, files)
+    return [found[folder] for folder in sorted(found, key=_natural)], list(problems.values())
+
+
+def _folder(source: str) -> Path:
+    path = Path(source).expanduser()
+    if not path.is_dir():
+        raise ValueError(f"task.source must name folders, got {source!r}")
+    return path.resolve()
+
+
+def _walk(top: Path, leave_out: Path | None) -> Iterator[tuple[Path, frozenset[str] | OSError]]:
+    """Folders with the marks they hold, or the error that hides them."""
+    left = [top]
+    while left:
+        folder = left.pop()
+        try:
+            with os.scandir(folder) as entries:
+                seen = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError as error:
+            yield folder, error
+            continue
+        yield folder, frozenset(name for name, _ in seen) & MARKS
+        inner = (folder / name for name, is_dir in seen if is_dir and not name.startswith("."))
+        left += [path for path in inner if path != leave_out]
+
+
+def _name(folder: Path, common: Path) -> str:
+    beneath = str(folder.relative_to(common))
+    return folder.name if beneath == "." else beneath
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Numbers in a path by their value."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in parts]

@@ -1,0 +1,90 @@
+"""From folders to a study: everything that can be read, and one sentence for everything that cannot."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from specfw.recording import EVENTS, SUMMARY, TOKENS
+from specfw.study.columns import varying
+from specfw.study.escaping import one_line, shortened
+from specfw.study.finding import FAILED, OTHERS, Found, find
+from specfw.study.gathered import Other, Problem, Run, Study
+from specfw.study.loading import breaks_off, words
+from specfw.study.others import read_other
+from specfw.study.reading import read
+
+_LONGEST = 300
+"""Characters of a sentence."""
+
+
+def gather(sources: Sequence[str], leave_out: Path | None = None) -> Study:
+    """Read every record at or beneath the sources.
+
+    Args:
+        sources: folders: runs, sweeps, or anything above them.
+        leave_out: a folder that is not looked into.
+
+    Raises:
+        ValueError: a source is no folder, or nothing in them could be read.
+    """
+    found, problems = find(sources, leave_out)
+    entries = [entry for one in found for entry in _entries(one)]
+    runs = tuple(entry for entry in entries if isinstance(entry, Run))
+    others = tuple(entry for entry in entries if isinstance(entry, Other))
+    problems += [entry for entry in entries if isinstance(entry, Problem)]
+    if not runs and not others:
+        first = f"; {problems[0].name}: {problems[0].sentence}" if problems else ""
+        raise ValueError(f"task.source must hold a record that can be read, got {', '.join(sources)}{first}")
+    problems += _repeated(runs)
+    return Study(tuple(sources), runs, others, tuple(problems), varying(runs))
+
+
+def problem(name: str, sentence: str) -> Problem:
+    """One line, not too long, whatever was quoted in it."""
+    return Problem(name, shortened(one_line(" ".join(sentence.split())), _LONGEST))
+
+
+def _entries(found: Found) -> Iterator[Run | Other | Problem]:
+    """The records in a folder, each whole or as the sentence that says why not."""
+    for kind, name in OTHERS.items():
+        if name in found.files:
+            try:
+                yield read_other(found, kind)
+            except (ValueError, RecursionError) as error:
+                yield problem(found.name, str(error))
+    if SUMMARY in found.files:
+        try:
+            run = read(found)
+            yield run
+            yield from _about(run, found)
+        except (ValueError, RecursionError) as error:
+            yield problem(found.name, str(error))
+    elif found.files.isdisjoint(OTHERS.values()):
+        yield problem(found.name, _without_summary(found))
+
+
+def _without_summary(found: Found) -> str:
+    if FAILED not in found.files:
+        return f"unfinished: there is no {SUMMARY}"
+    try:
+        return f"failed: {words(found.folder / FAILED)}"
+    except ValueError as error:
+        return str(error)
+
+
+def _about(run: Run, found: Found) -> Iterator[Problem]:
+    """What a reader of a run's row should know."""
+    if run.row.error is not None:
+        yield problem(run.name, f"ended by an error, and is in no pool: {run.row.error}")
+    elif run.row.interrupted:
+        yield problem(run.name, "was interrupted, and is in no pool")
+    for name in (EVENTS, TOKENS):
+        if name in found.files and breaks_off(found.folder / name):
+            yield problem(run.name, f"{name} ends in half a line")
+
+
+def _repeated(runs: Sequence[Run]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for run in runs:
+        if run.row.digest in first:
+            yield problem(run.name, f"has the digest of {first[run.row.digest]}, and is in no pool")
+        first.setdefault(run.row.digest, run.name)
