@@ -77,17 +77,22 @@ def provenance(started: Mapping[str, Any], models: Sequence[LanguageModel], runs
     """When, with which versions, on which machine and BLAS, with which weights."""
     config = started["config"]
     limits = f"{config['max_tokens']} tokens at most"
-    sampled = f"{config['num_samples']} samples of {started['prompts']} prompt(s), {limits}"
+    sampled = f"{config['num_samples']} samples of {_counted(started['prompts'], 'prompt')}, {limits}"
     shown = ", ".join(f"{name} {started['versions'][name]}" for name in PACKAGES)
     digests = {role: model.fingerprint()["sha256"] for role, model in zip(ROLES, models, strict=True)}
+    threads = _counted(BACKEND.threads or "its own", "thread")
     lines = (
         f"- measured on {datetime.now(UTC):%Y-%m-%d} with {shown}",
-        f"- {BACKEND.processor}, float32 products by {BACKEND.blas}, {BACKEND.threads or 'its own'} thread(s)",
+        f"- {BACKEND.processor}, float32 products by {BACKEND.blas}, {threads}",
         f"- a pass: the median of {REPEATS} after {CONTEXT} tokens of context",
         f"- tokens a round: {runs} runs of `{config['acceptance']['name']}`, {sampled}",
         *(f"- SHA-256 of the {role}'s weights: `{_of_weights(digest)[:16]}`" for role, digest in digests.items()),
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _counted(number: int | str, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def cost_table(costs: Costs) -> str:

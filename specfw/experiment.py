@@ -22,6 +22,7 @@ from specfw.recording import Record
 from specfw.summary import Output, Summary, summarise, warnings
 from specfw.transcript import Transcript, Writer, silent
 from specfw.types import Batch, Outcome
+from specfw.watching import Watcher
 
 import numpy as np
 
@@ -43,6 +44,7 @@ def run(
     acceptance: AcceptanceRule | Mapping[str, Any] | str | None = None,
     write: Writer = silent,
     progress: Progress | None = None,
+    watcher: Watcher | None = None,
     quiet: bool = False,
 ) -> Summary:
     """Run one configuration.
@@ -54,6 +56,7 @@ def run(
         acceptance: an explicit rule, which beats configuration and environment.
         write: called with the generated text and the summary line, in order.
         progress: called while a prompt is taken in; None logs how far it is every few seconds.
+        watcher: told after every round what was counted so far.
         quiet: say nothing on stderr.
 
     Raises:
@@ -71,7 +74,7 @@ def run(
     if needed.peak_bytes:
         record.event("memory_estimated", **needed.record())
     planned = costed(planned, models, encoded, lambda curve: record.event("forward_cost_measured", **curve))
-    under_way = _Run(config, planned, models, record, write, progress or record.progress)
+    under_way = _Run(config, planned, models, record, write, progress or record.progress, watcher or Watcher())
     facts = {"digest": digest, "seed": config["seed"], "interrupted": False}
     try:
         with wired():
@@ -145,9 +148,11 @@ class _Run:
         record: Record,
         write: Writer,
         progress: Progress,
+        watcher: Watcher,
     ) -> None:
         self._record, self._write, self._stop = record, write, config["stop"]
-        self._progress = progress
+        self._progress, self._watcher = progress, watcher
+        self._max_tokens, self._total = config["max_tokens"], 0
         self._active, self._tokenizer = planned.active, models.target.tokenizer
         self._tally = Tally(planned.active.rule.stops_at_rejection)
         setting = planned.setting
@@ -163,6 +168,7 @@ class _Run:
         """Decode everything; text of sequences decoded alone is written as it comes, other text in order."""
         batches = list(_batches(sequences, size))
         streams = all(len(batch) == 1 for batch in batches)
+        self._total = self._max_tokens * len(sequences)
         try:
             for batch in batches:
                 try:
@@ -171,6 +177,7 @@ class _Run:
                     if streams:
                         self._write("\n")
         finally:
+            self._watcher.end()
             if not streams:
                 for key in sorted(self._outputs):
                     self._write(f"{self._outputs[key].text}\n")
@@ -206,6 +213,7 @@ class _Run:
         finish = "stop" if stopped else "length" if generation.finished[row] else "interrupted"
         output = Output(sequence.prompt, sequence.sample, tuple(emitted), text.text, finish)
         self._outputs[sequence.prompt, sequence.sample] = output
+        self._total -= self._max_tokens - len(emitted)
 
     def _take_in(self, outcome: Outcome, texts: Sequence[Transcript]) -> None:
         """Count and record a round, then say its text, so that nothing is said that is not in the record."""
@@ -219,6 +227,7 @@ class _Run:
         self._record.round(outcome)
         for text in texts:
             text.flush()
+        self._watcher.round(self._tally, self._total)
 
     def close(self, facts: Mapping[str, Any], *, broken: bool = False) -> Summary:
         """Sum up, close the record and say the line."""

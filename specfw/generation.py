@@ -15,7 +15,7 @@ from specfw.decoder import Decoder
 from specfw.drafting.base import Judge
 from specfw.errors import FailedCheckError
 from specfw.models.base import Progress, unheard
-from specfw.rounds import Pass, Rounds
+from specfw.rounds import Built, Pass, Rounds
 from specfw.types import Batch, Ints, Outcome, Round
 
 import mlx.core as mx
@@ -59,7 +59,7 @@ class Generation:
         self._prompt_lengths = self.lengths.copy()
         self._rounds = Rounds(self.decoder, self.batch)
         self._controller = self.decoder.controller.open(size)
-        self._ahead: Pass | None = None
+        self._ahead: Built | None = None
         self._ended = 0.0
 
     @property
@@ -87,13 +87,10 @@ class Generation:
 
     def _round(self, number: int) -> Outcome:
         rounds = self._rounds
-        under_way, self._ahead = self._ahead or self._begin(number), None
-        graph = rounds.decide(under_way)
-        wanted = rounds.wanted(graph, under_way)
-        traces = [observer.trace(graph) for observer in self.decoder.observers]
+        built, self._ahead = self._ahead or rounds.built(self._begin(number)), None
+        under_way, graph, wanted, traces = built
         if self._may_begin_ahead():
-            mx.async_eval(wanted, traces)  # type: ignore[no-untyped-call]
-            self._ahead = rounds.follow(graph, under_way)
+            self._ahead = rounds.follow(built)
         # a cache that the next pass writes to is evaluated with that pass
         mx.eval(wanted, traces, [] if self._ahead else (rounds.cache.arrays(), rounds.session.arrays()))
         under_way.phases.mark()

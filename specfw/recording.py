@@ -6,7 +6,6 @@ other's files. Every file is written under another name and renamed when whole.
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from specfw.acceptance.base import AcceptanceRule
+from specfw.console import animated
 from specfw.files import write_whole
 from specfw.types import Outcome
 
@@ -58,7 +58,7 @@ class Record:
         self._told = time.monotonic()
         self._debug = debug
         tell = structlog.PrintLogger(sys.stderr)
-        console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        console = structlog.dev.ConsoleRenderer(colors=animated())
         self._log = structlog.wrap_logger(
             tell,
             processors=[

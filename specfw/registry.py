@@ -6,8 +6,9 @@ is checked against. Standard library only.
 """
 
 import dataclasses
+import difflib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
@@ -55,8 +56,14 @@ def component(group: str, name: str, key: str | None = None) -> type:
     found = _components.get(group, {}).get(name)
     if found is None:
         allowed = ", ".join(names(group)) or "nothing"
-        raise ValueError(f"{key or group} must be one of: {allowed}; got {name!r}")
+        raise ValueError(f"{key or group} must be one of: {allowed}; got {name!r}{suggestion(name, names(group))}")
     return found
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean ..?` where `word` is close to a known one, hyphens counting as underscores; else nothing."""
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def name_of(cls: type, group: str) -> str | None:

@@ -72,6 +72,22 @@ class Wanted(NamedTuple):
         return decided, self.facts.read().faults(lengths)
 
 
+class Built(NamedTuple):
+    """A round whose whole graph is there.
+
+    Attributes:
+        under_way: the target's pass.
+        graph: the round.
+        wanted: what the host reads of it.
+        traces: what each observer reads of it.
+    """
+
+    under_way: Pass
+    graph: Round
+    wanted: Wanted
+    traces: list[tuple[mx.array, ...]]
+
+
 @final
 class Rounds:
     """The rounds of one batch on the device: the models' caches, and the draws."""
@@ -116,15 +132,21 @@ class Rounds:
         fed = mx.concatenate([newest, proposal.tokens], axis=1) if most else newest
         return self._feed(fed, Pass(own, noise, proposal, self._history(committed, proposal), fed, phases))
 
-    def follow(self, graph: Round, under_way: Pass) -> Pass:
-        """Feed the target the token of a round without drafts that nobody has read yet."""
-        before = under_way.noise
-        noise, proposal = before.at(before.position + 1, before.round + 1), self._nothing()
-        ahead = under_way._replace(noise=noise, proposal=proposal, history=self._history((), proposal))
-        return self._feed(graph.verdict.token[:, None], ahead)
+    def follow(self, built: Built) -> Built:
+        """The round after one without drafts, fed with its token, which nobody has read yet; both begin to run."""
+        mx.async_eval(built.wanted, built.traces)  # type: ignore[no-untyped-call]
+        before, proposal = built.under_way.noise, self._nothing()
+        noise = before.at(before.position + 1, before.round + 1)
+        ahead = built.under_way._replace(noise=noise, proposal=proposal, history=self._history((), proposal))
+        return self.built(self._feed(built.graph.verdict.token[:, None], ahead))
 
-    def decide(self, under_way: Pass) -> Round:
-        """The rows, and the rule's decision on them."""
+    def built(self, under_way: Pass) -> Built:
+        """The rest of the round, not evaluated."""
+        graph = self._decide(under_way)
+        traces = [observer.trace(graph) for observer in self._decoder.observers]
+        return Built(under_way, graph, _wanted(graph, under_way), traces)
+
+    def _decide(self, under_way: Pass) -> Round:
         own, noise, (drafts, rows, shorter), history, logits, _ = under_way
         chain = self._decoder.chain
         coin = noise.coin(range(drafts.shape[1] + 1)) if chain.needs_coin else None
@@ -132,13 +154,6 @@ class Rounds:
         lengths = mx.array(own.astype(np.int32))
         block = Block(target, rows, drafts, lengths if shorter is None else mx.minimum(lengths, shorter))
         return Round(block, self._decoder.rule.decide(block, noise), logits)
-
-    def wanted(self, graph: Round, under_way: Pass) -> Wanted:
-        """What the host reads of this round."""
-        block, verdict = graph.block, graph.verdict
-        lengths = None if under_way.proposal.lengths is None else block.lengths
-        facts = Facts.of(block, verdict.survival)
-        return Wanted(verdict.accepted, verdict.token, verdict.degenerate, block.tokens, facts, lengths)
 
     def rewind(self, counts: Ints, *, drafted: bool) -> None:
         """Forget the last `counts` [B] tokens, in the drafter's cache too if it ran."""
@@ -158,3 +173,10 @@ class Rounds:
 
     def _history(self, committed: tuple[Ints, ...], proposal: Proposal) -> History:
         return History(committed, self._prompt_lengths, proposal.tokens)
+
+
+def _wanted(graph: Round, under_way: Pass) -> Wanted:
+    block, verdict = graph.block, graph.verdict
+    lengths = None if under_way.proposal.lengths is None else block.lengths
+    facts = Facts.of(block, verdict.survival)
+    return Wanted(verdict.accepted, verdict.token, verdict.degenerate, block.tokens, facts, lengths)

@@ -1,19 +1,18 @@
-"""What a terminal shows on stderr: a bar while a long prompt is taken in, and the tables at the end of a run."""
+"""What stands on stderr at the end of a run: the tables of what was measured beside its law."""
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from specfw.console import on_stderr, table
-from specfw.models.base import Progress
 from specfw.summary import Summary
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.table import Table
 
 _LOG_WIDTH = 120
+HEAD = ("measured", "law", "n", "z", "log10 e")
+_LEFT_OUT = ((), ("n",), ("n", "log10 e"), ("n", "z", "log10 e"))
+MIB = 2**20
 WORDS = {
     "drafts": "draft tokens follow q (mean transform)",
     "lengths": "accepted given the block",
@@ -23,47 +22,32 @@ WORDS = {
 }
 
 
-@contextmanager
-def prompt_bar() -> Iterator[Progress | None]:
-    """A bar for prompts of more than one chunk; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (TextColumn("prompt, {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(file=sys.stderr, highlight=False, markup=False)
-    bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
-
-    def follow(role: str, taken: int, of: int) -> None:
-        task = next((task for task in bar.tasks if task.description == role), None)
-        if task is None and taken < of:
-            bar.add_task(role, total=of, completed=taken)
-            bar.start()
-        elif task is not None and taken < of:
-            bar.update(task.id, completed=taken)
-        elif task is not None:
-            bar.remove_task(task.id)
-            bar.stop()
-
-    try:
-        yield follow
-    finally:
-        bar.stop()
-
-
 def show(summary: Summary) -> None:
     """Print the table of checks and the scoreboard, if there was anything to check, and where the record is."""
     console = on_stderr(_LOG_WIDTH)
-    rows = list(_rows(summary))
     console.print(_title(summary), soft_wrap=True)
-    if rows:
-        console.print(table(("check", "measured", "law", "n", "z", "log10 e"), rows))
+    if checks := _checks(summary, console):
+        console.print(checks)
     scores = summary.numbers["diagnostics"].get("scoreboard", {})
     if len(scores) > 1:
         console.print(table(("accepted a round, on this run's blocks", "law", "less own", "s.e."), _scores(scores)))
-    for sentence in _over_prompts(summary):
+    for sentence in (*_over_prompts(summary), *_speed(summary)):
         console.print(sentence, soft_wrap=True)
     if summary.folder is not None:
         console.print(f"record: {summary.folder}", soft_wrap=True)
+
+
+def _checks(summary: Summary, console: Console) -> Table | None:
+    """The checks in the longest form that fits the terminal: full words, else the record's names, else less columns."""
+    rows = list(_rows(summary))
+    unbounded = console.options.update_width(_LOG_WIDTH)
+    forms = (("words", ()), *(("name", left_out) for left_out in _LEFT_OUT))
+    for said, left_out in forms if rows else ():
+        kept = [head for head in HEAD if head not in left_out]
+        made = table(("check", *kept), [(row[said], *(row[head] for head in kept)) for row in rows])
+        if console.measure(made, options=unbounded).maximum <= console.width:
+            return made
+    return made if rows else None
 
 
 def _scores(scores: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
@@ -85,6 +69,15 @@ def _over_prompts(summary: Summary) -> Iterator[str]:
             )
 
 
+def _speed(summary: Summary) -> Iterator[str]:
+    found = summary.numbers["diagnostics"].get("throughput", {})
+    if summary.numbers["emitted"] and found:
+        yield (
+            f"{summary.numbers['emitted']} tokens, {_number(found['tokens_per_s'], 1)} tokens/s, "
+            f"peak memory {_number(found['peak_memory_bytes'] / MIB, 0)} MiB"
+        )
+
+
 def _title(summary: Summary) -> str:
     evidence = summary.numbers["log10_e_value"]
     if evidence is None:
@@ -92,23 +85,30 @@ def _title(summary: Summary) -> str:
     return f"{summary.rule}: {summary.verdict} (log10 e-value {_number(evidence, 2)}, a run fails above 6)"
 
 
-def _rows(summary: Summary) -> Iterator[tuple[str, ...]]:
+def _rows(summary: Summary) -> Iterator[dict[str, str]]:
     law = "p" if summary.numbers["preserves_target"] else "the rule's own row"
     places = "per-position acceptance" if summary.numbers["stops_at_rejection"] else "acceptance at first places"
     for name, check in summary.numbers["diagnostics"].get("calibration", {}).items():
         count = check["terms"]
-        yield (
-            WORDS[name].format(law=law, places=places),
-            _number(check["observed"] / count, 4),
-            _number(check["expected"] / count, 4),
-            str(count),
-            _number(check["z"], 2),
-            _number(check["log10_e_value"], 2),
-        )
+        yield {
+            "name": name,
+            "words": WORDS[name].format(law=law, places=places),
+            "measured": _number(check["observed"] / count, 4),
+            "law": _number(check["expected"] / count, 4),
+            "n": str(count),
+            "z": _number(check["z"], 2),
+            "log10 e": _number(check["log10_e_value"], 2),
+        }
     forms = summary.numbers["diagnostics"].get("closed_forms", {})
     for name in ("sum_min", "sum_prod", "q_at_target_argmax"):
         if not math.isnan(forms.get(name, math.nan)):
-            yield name, "", _number(forms[name], 4), "", "", ""
+            yield _alone(name, "law", forms[name])
+    if forms.get("distortion_lower_bound") is not None:
+        yield _alone("distortion_lower_bound", "measured", forms["distortion_lower_bound"])
+
+
+def _alone(name: str, head: str, value: float) -> dict[str, str]:
+    return {"name": name, "words": name, **dict.fromkeys(HEAD, ""), head: _number(value, 4)}
 
 
 def _number(value: float | None, digits: int) -> str:

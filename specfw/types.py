@@ -69,14 +69,12 @@ class Verdict(NamedTuple):
         accepted: [B] int32, n draft tokens stand.
         token: [B] int32, the recovered (n < own K) or bonus token.
         survival: [B, K] S_i, probability that at least i draft tokens stand given the block; 0 beyond own K.
-        row: [B, V] the law of `token` given the block and n, normalised.
         degenerate: [B] bool, the residual had no mass and the target's own row was used.
     """
 
     accepted: mx.array
     token: mx.array
     survival: mx.array
-    row: Categorical
     degenerate: mx.array
 
 

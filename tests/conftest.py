@@ -11,5 +11,6 @@ from specfw.backend import bind
 bind()
 
 import mlx.core as mx  # noqa: E402 - after the BLAS is bound
+from screen import attach  # noqa: E402, F401 - a fixture
 
 mx.set_default_device(mx.cpu)

@@ -11,8 +11,10 @@ from specfw.__main__ import main
 from specfw.benchmark import bench, measuring, mlx_lm_arms, mlx_lm_sampler
 from specfw.benchmark.arms import Counts
 from specfw.benchmark.line_up import NO_SPEEDUP, Parts, Wanted, check, line_up
+from specfw.benchmark.machine import machine
 from specfw.benchmark.measuring import Course, measure, rotated
 from specfw.benchmark.mlx_lm_arms import counted, rounds_of
+from specfw.benchmark.page import page
 from specfw.experiment import run
 from specfw.generation import Generation
 from specfw.parts import Models, load, plan
@@ -461,6 +463,8 @@ def test_a_command_leaves_a_line_tables_numbers_and_a_page(command):
     for piece in (
         found["machine"]["processor"],
         "mlx 0.",
+        "- models: target (iid), drafter (iid)\n",
+        f", {found['machine']['threads']} thread\n",
         "| rows | target ms |",
         "recommendation:",
         "flips where",
@@ -470,6 +474,12 @@ def test_a_command_leaves_a_line_tables_numbers_and_a_page(command):
     assert all(f"| {arm} |" in page for arm in arms)
     assert "mlx_lm_plain |" not in page.replace("by x mlx_lm_plain |", "")
     assert str(folder.parents[1]) not in page
+
+
+@pytest.mark.parametrize(("threads", "words"), [(1, "1 thread"), (2, "2 threads"), (None, "its own number of threads")])
+def test_a_page_counts_threads_in_english(threads, words, tmp_path):
+    shown = page("title", {**machine(tmp_path), "threads": threads}, (), (), "end")
+    assert re.search(rf"^- float32 products: .*, {words}$", shown, flags=re.MULTILINE)
 
 
 def test_without_the_plain_arm_no_ratio_is_shown(command):

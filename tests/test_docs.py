@@ -23,8 +23,13 @@ import yaml
 ROOT = Path(specfw.__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-README, RULES, RESULTS = ROOT / "README.md", DOCS / "acceptance-rules.md", DOCS / "results" / "temperature-table.md"
+README, RULES, RESULTS = ROOT / "README.md", DOCS / "acceptance-rules.md", DOCS / "results" / "origin_table.md"
 COSTS = DOCS / "results" / "forward-cost.md"
+
+
+def study(name):
+    return DOCS / "results" / f"{name}.md"
+
 
 HUB = (
     "python -m specfw target.path=mlx-community/Qwen2.5-1.5B-Instruct-4bit "
@@ -42,6 +47,9 @@ NOT_RUN = {
         ".venv/bin/pip install --upgrade pip",
         ".venv/bin/pip install -e . --group test",
         "source .venv/bin/activate",
+        ".venv/bin/pip install -e . --group docs",  # .ci/run builds the site and looks at it
+        ".venv/bin/sphinx-build -W -n --keep-going -b html docs build/docs",
+        ".venv/bin/python docs/check_site.py build/docs",
         '.venv/bin/python -m pytest -n 2 -m "not slow and not packages"',
         ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
         "pip install -e .",  # needs a registry; test_user_package leaves what it would leave
@@ -63,7 +71,8 @@ NOT_RUN = {
 """Installing, the tests themselves, the hub, and the training of the shipped pair. Anything else that is no command of
 ours fails."""
 
-SWEEP = "python -m specfw experiment=temperature_table"
+STUDIES = ("origin_table", "rules_race", "draft_length", "filters_order")
+SWEEP = "python -m specfw experiment={}"
 LENGTHS = (
     "python -m specfw -m acceptance=stochastic sampler.temperature.value=0.7,1.0 controller.num_draft_tokens=1,2,4,8 "
     "num_samples=8 max_tokens=400"
@@ -73,11 +82,13 @@ BENCHMARK = (
     "python -m specfw task=benchmark ignore_eos=true backend.threads=1 'task.rules=[stochastic,sampler_match,block]' "
     "'task.num_draft_tokens=[1,2,4]' task.repeats=9 task.diagnostics_cost=false"
 )
+QUICK = "pair=iid max_tokens=20 num_samples=1 seed=0"
 SHORTER = {
     BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
     SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
     LENGTHS: f"{LENGTHS} pair=iid max_tokens=20 num_samples=2",
-    SWEEP: f"{SWEEP} pair=iid max_tokens=20 seed=0,1 sampler.temperature.value=1.0",
+    SWEEP.format(STUDIES[0]): f"{SWEEP.format(STUDIES[0])} {QUICK} sampler.temperature.value=1.0",
+    **{SWEEP.format(name): f"{SWEEP.format(name)} {QUICK}" for name in STUDIES[1:]},
 }
 """Runs of minutes, cut short or on a toy pair; the last word on a key counts."""
 
@@ -152,6 +163,7 @@ class Reader:
                 return main([self.filled(word) for word in rest[2:]])
             assert re.fullmatch(r"docs/\w+\.py", rest[0]), f"unknown command: {shlex.join(words)}"
             patch.setattr(sys, "argv", [rest[0], *map(self.filled, rest[1:])])
+            patch.syspath_prepend(DOCS)
             runpy.run_path(str(ROOT / rest[0]), run_name="__main__")
             return 0
 
@@ -281,7 +293,7 @@ def test_every_run_of_the_results_passed_and_sits_on_its_closed_form():
         assert float(entry["measured"]) == pytest.approx(float(entry["closed form"]), abs=0.03)
 
 
-@pytest.mark.parametrize("page", [RESULTS, COSTS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*map(study, STUDIES), COSTS], ids=lambda page: page.stem)
 @pytest.mark.parametrize("role", ["target", "drafter"])
 def test_the_results_are_of_the_pair_that_is_shipped(role, page):
     from specfw.models.pretrained.folder import ZOO, digests
@@ -290,8 +302,47 @@ def test_the_results_are_of_the_pair_that_is_shipped(role, page):
     assert f"SHA-256 of the {role}'s weights: `{digest[:16]}`" in page.read_text()
 
 
-def test_the_results_name_the_command_that_makes_them():
-    assert SWEEP in RESULTS.read_text()
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_results_name_the_command_that_makes_them_and_show_runs_that_passed(name):
+    assert f"{SWEEP.format(name)}\n" in study(name).read_text()
+    verdicts = [dict(zip(head, row, strict=True)).get("verdict") for head, *rows in tables(study(name)) for row in rows]
+    assert {verdict for verdict in verdicts if verdict} in ({"5 passed"}, {"10 passed"})
+
+
+def of(table):
+    head, *rows = table
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def first(cell):
+    return float(cell.split()[0])
+
+
+def test_the_race_shows_the_order_that_it_claims():
+    race, predictions = map(of, tables(study("rules_race")))
+    rules = [row["rule"].strip("`") for row in race]
+    assert rules == ["sampler_match", "gumbel", "stochastic", "block"]
+    assert all(first(row["accepted a round"]) == pytest.approx(float(row["by its law"]), abs=0.02) for row in race)
+    for row in predictions:
+        lengths = [float(cell) for name, cell in row.items() if name != "blocks of"]
+        assert lengths == sorted(lengths)
+    ranges = [[float(row[name]) for row in predictions] for name in predictions[0] if name != "blocks of"]
+    assert max(max(column) - min(column) for column in ranges) < 0.065
+
+
+def test_measured_lengths_sit_on_their_law():
+    rows, shares = map(of, tables(study("draft_length")))
+    drafting = [row for row in rows if row["K"] != "0"]
+    assert all(first(row["accepted a round"]) == pytest.approx(float(row["by the law"]), abs=0.04) for row in drafting)
+    assert all(abs(float(row["z"])) < 4 for row in shares if row["z"] != "-")
+
+
+def test_the_order_of_filters_changes_what_the_page_says_it_changes():
+    rows, rates = ({row["preset"].strip("`"): row for row in of(table)} for table in tables(study("filters_order")))
+    assert rows["seed"]["acting in order"] == rows["hf"]["acting in order"]
+    assert rates["hf"]["texts equal to `seed`'s"] == "20 of 20"
+    assert rates["mlx_lm"]["texts equal to `seed`'s"] == "0 of 20"
+    assert float(rows["seed"]["ids left"]) > 2 * float(rows["mlx_lm"]["ids left"])
 
 
 def test_lines_are_counted_as_python_or_not():

@@ -13,10 +13,10 @@ PACKAGE = Path(specfw.__file__).parent
 
 LAYERS = (
     ("__main__",),
-    ("tasks", "config", "zoo", "terminal"),
+    ("tasks", "config", "zoo", "terminal", "live"),
     ("study", "verification", "benchmark"),
     ("experiment",),
-    ("parts", "provenance", "summary", "transcript"),
+    ("parts", "provenance", "summary", "transcript", "watching"),
     ("generation", "recording"),
     ("rounds",),
     ("decoder",),

@@ -12,7 +12,6 @@ from specfw import __main__ as command
 from specfw import backend, registry
 from specfw.__main__ import main
 from specfw.backend import Backend
-from specfw.config.composing import conf_dir
 
 import pytest
 import yaml
@@ -21,7 +20,6 @@ TOY = ["pair=iid", "max_tokens=6"]
 REPOSITORY = Path(specfw.__file__).parents[1]
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="there is nothing to bind elsewhere")
 ASK = "from specfw.backend import bound; print(bound().blas, bound().reason)"
-EXPERIMENTS = sorted(path.stem for path in (conf_dir() / "experiment").glob("*.yaml"))
 
 TASKS = """
 import time
@@ -135,14 +133,6 @@ def test_a_replay_says_the_same_in_a_new_folder(outputs, capsys):
     assert capsys.readouterr().out == said
     (second,) = set(outputs.glob("2*/*")) - {first}
     assert (first / "config.yaml").read_text() == (second / "config.yaml").read_text()
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_runs(name, outputs):
-    assert main([f"experiment={name}", "max_tokens=5", "seed=0"]) == 0
-    for folder in [path.parent for path in outputs.rglob("config.yaml") if path.parent.name != ".hydra"]:
-        assert (folder / "summary.json").is_file()
-    assert list(outputs.rglob("summary.json"))
 
 
 # --- exit statuses ----------------------------------------------------------------------------------------------

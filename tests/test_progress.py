@@ -3,9 +3,9 @@
 import io
 import json
 import re
-from types import SimpleNamespace
+import sys
 
-from specfw import recording, terminal
+from specfw import live, recording
 from specfw.experiment import run
 
 import pytest
@@ -42,20 +42,6 @@ def clock(monkeypatch):
             return self.now
 
     monkeypatch.setattr(recording, "time", Clock())
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def screen(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    shown = Terminal()
-    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=shown))
-    return shown
 
 
 def test_every_chunk_is_one_evaluation_and_is_told():
@@ -95,48 +81,39 @@ def test_a_short_prompt_is_not_talked_about(tmp_path):
     assert '"prefill"' not in (tmp_path / "events.jsonl").read_text()
 
 
-def test_a_terminal_shows_a_bar_and_takes_it_away(screen):
-    with terminal.prompt_bar() as progress:
-        long_run(progress=progress)
-    shown = screen.getvalue()
-    assert "prompt, target" in shown
-    assert "prompt, drafter" in shown
-    assert f"/{LONG - 1}" in shown
-    assert shown.rstrip("\r").endswith("\x1b[2K\x1b[?25h"), "the bar is still there"
-    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h"), "the cursor is still hidden"
+def test_a_terminal_shows_a_bar_and_takes_it_away(attach):
+    terminal = attach()
+    with live.display(terminal.out.write) as shown:
+        long_run(progress=shown.prompt)
+    assert "prompt, target" in terminal.raw()
+    assert "prompt, drafter" in terminal.raw()
+    assert f"/{LONG - 1}" in terminal.raw()
+    assert terminal.screen() == [""], "the bar is still there"
 
 
-def test_a_bar_has_no_colour_where_none_is_wanted(screen, monkeypatch):
-    def colours():
-        with terminal.prompt_bar() as progress:
-            progress("target", 10, 100)
-        return re.findall(r"\x1b\[[0-9;]*38;", screen.getvalue())
-
-    assert colours()
-    screen.truncate(0)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not colours()
+def test_a_bar_does_not_appear_for_one_chunk(attach):
+    terminal = attach()
+    with live.display(terminal.out.write) as shown:
+        shown.prompt("target", 100, 100)
+        shown.prompt("drafter", 99, 99)
+    assert terminal.raw() == ""
 
 
-def test_a_bar_does_not_appear_for_one_chunk(screen):
-    with terminal.prompt_bar() as progress:
-        progress("target", 100, 100)
-        progress("drafter", 99, 99)
-    assert screen.getvalue() == ""
+def test_a_bar_goes_when_the_run_fails(attach):
+    terminal = attach()
 
-
-def test_a_bar_goes_when_the_run_fails(screen):
     def interrupted():
-        with terminal.prompt_bar() as progress:
-            progress("target", 10, 100)
+        with live.display(terminal.out.write) as shown:
+            shown.prompt("target", 10, 100)
+            assert "prompt, target  10/100" in terminal.raw()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert screen.getvalue().count("\x1b[?25l") == screen.getvalue().count("\x1b[?25h") == 1
+    assert terminal.screen() == [""]
 
 
 def test_elsewhere_there_is_no_bar(monkeypatch):
-    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=io.StringIO()))
-    with terminal.prompt_bar() as progress:
-        assert progress is None
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with live.display(sys.stdout.write) as shown:
+        assert shown is None

@@ -63,7 +63,7 @@ def of_every_block(acceptance, p, q, k, lengths=None, proposed=None):
     active = rule(acceptance)
     verdict = SimpleNamespace(survival=active.law(block))
     observer = Scoreboard().open(Setting(rule=active, point_mass=False))
-    trace = [np.array(one) for one in observer.trace(Round(block, verdict, block.target.probs, block.tokens))]
+    trace = [np.array(one) for one in observer.trace(Round(block, verdict, block.target.probs))]
     observer.observe(SimpleNamespace(proposed=own if proposed is None else proposed(tokens)), trace)
     return observer.numbers()
 

@@ -485,7 +485,7 @@ def test_a_cache_that_is_not_rewound_fails_cleanly(asserts, prove, monkeypatch):
     from specfw.models._toy import ToyCache
 
     if not asserts:
-        monkeypatch.setattr(Generation, "_rewind", lambda one, count, kept: one._cache.rewind(count + 1 - kept))
+        monkeypatch.setattr(Generation, "_rewind", lambda one, count, kept: one._rounds.cache.rewind(count + 1 - kept))
     monkeypatch.setattr(ToyCache, "rewind", lambda *_: None)
     status, proof, said = prove("pair=iid", "acceptance=stochastic", "task.tokens=160")
     assert (status, proof) == (1, None)

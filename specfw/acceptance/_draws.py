@@ -22,12 +22,15 @@ class TargetDrawRule(AcceptanceRule):
     def decide(self, block: Block, noise: Noise) -> Verdict:
         """Decide by agreement, so that no draw of the rule's own is made."""
         drawn = self.target_draws(block, noise)
+        nothing = mx.zeros(block.lengths.shape, dtype=mx.int32)
+        never = nothing.astype(mx.bool_)
+        if not block.tokens.shape[1]:
+            return Verdict(nothing, drawn[:, 0], self.law(block), never)
         within = mx.arange(block.tokens.shape[1]) < block.lengths[:, None]
         agree = (drawn[:, :-1] == block.tokens) & within
         accepted = mx.cumprod(agree.astype(mx.int32), axis=1).sum(axis=1).astype(mx.int32)
         token = mx.take_along_axis(drawn, accepted[:, None], axis=1)[:, 0]
-        row, _ = self.next_token(block, accepted)
-        return Verdict(accepted, token, self.law(block), row, mx.zeros(accepted.shape, dtype=mx.bool_))
+        return Verdict(accepted, token, self.law(block), never)
 
 
 class MatchRule(TargetDrawRule):

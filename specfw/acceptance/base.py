@@ -110,9 +110,7 @@ class AcceptanceRule(ABC):
         survival = self.law(block)
         accepted = (noise.accept()[:, None] < survival).sum(axis=1).astype(mx.int32)
         weights, degenerate = self._next_weights(block, accepted)
-        # a draw needs no scale: the row is normalised only where somebody reads it
-        token = weights.draw(noise.residual())
-        return Verdict(accepted, token, survival, weights.normalised(), degenerate)
+        return Verdict(accepted, weights.draw(noise.residual()), survival, degenerate)
 
 
 def given(q: Categorical | None, rule: str) -> Categorical:

@@ -25,11 +25,12 @@ def page(title: str, machine: Mapping[str, Any], facts: Sequence[str], shown: It
 def _facts(machine: Mapping[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {found}" for name, found in machine["versions"].items())
     blas = f"{machine['blas']} ({machine['blas_version']})" if machine["blas_version"] else machine["blas"]
+    threads = machine["threads"] or "its own number of"
     return [
         f"command: `{machine['command']}`",
         f"measured: {machine['date']}",
         f"machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}, MLX on {machine['device']}",
-        f"float32 products: {blas}, {machine['threads'] or 'its own number of'} threads",
+        f"float32 products: {blas}, {threads} thread{'' if threads == 1 else 's'}",
         f"versions: {versions}",
     ]
 

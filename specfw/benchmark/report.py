@@ -20,7 +20,7 @@ class Ran(NamedTuple):
     """What all arms ran on.
 
     Attributes:
-        models: names by role.
+        models: their names, in which the role stands, by role.
         prompt_tokens: of each prompt.
         chain: the steps of the target's sampler chain that act.
     """

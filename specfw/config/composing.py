@@ -9,6 +9,7 @@ from specfw import registry
 from specfw.config import replay, store
 from specfw.config.checks import COMMAND_LINE_ONLY, Checked, Plain, checked
 from specfw.config.overrides import GROUPS, Words
+from specfw.diagnostics.scoreboard import lossless
 from specfw.registry import require
 
 from hydra import version
@@ -67,6 +68,8 @@ def prepare(hydra: Hydra, words: Words, primary: str | None = None) -> str:
         ValueError: a plugin that cannot be imported, a record that cannot be replayed.
     """
     registry.load_plugins(words.plugins)
+    # for a sweep over all of them, those of a plugin too
+    OmegaConf.register_new_resolver("specfw.lossless", lambda: ",".join(lossless()), replace=True)
     store.renew(hydra.config_loader, primary or PRIMARY, words.lines)
     if words.replay is None:
         return primary or PRIMARY

@@ -15,7 +15,7 @@ import specfw.prompts
 import specfw.sampling
 import specfw.tasks  # noqa: F401
 from specfw import registry
-from specfw.registry import require
+from specfw.registry import suggestion
 
 from omegaconf import MISSING, DictConfig, OmegaConf
 
@@ -73,7 +73,11 @@ class Root:
 
 @dataclasses.dataclass(kw_only=True)
 class Auto:
-    """`acceptance=auto`: no rule but the request to choose one."""
+    """No rule but the request to choose one.
+
+    Attributes:
+        strict: refuse a drafter that reports no proposal distribution, where `stochastic` is chosen.
+    """
 
     name: str = AUTO
     strict: bool = False
@@ -81,7 +85,12 @@ class Auto:
 
 @dataclasses.dataclass(kw_only=True)
 class Backend:
-    """What multiplies under MLX; `specfw.backend` says which values are allowed."""
+    """What multiplies float32 under MLX on Linux; `specfw.backend` refuses what is not allowed.
+
+    Attributes:
+        blas: `auto`, `openblas` or `reference`; on the command line, before MLX is imported.
+        threads: its threads, 1 or more; null: the cores, and 1 in a sweep.
+    """
 
     blas: str = "auto"
     threads: int | None = None
@@ -101,7 +110,8 @@ def schema_of(group: str, node: Mapping[str, Any], key: str) -> DictConfig:
         ValueError: no such component; the sentence names `key` and the allowed values.
     """
     name = str(node.get("name")) if group in NAMED else names(group)[0]
-    require(key, name in names(group), f"one of: {', '.join(names(group))}", name)
+    if name not in (known := names(group)):
+        raise ValueError(f"{key} must be one of: {', '.join(known)}; got {name!r}{suggestion(name, known)}")
     return schema(group, name)
 
 

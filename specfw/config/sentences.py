@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from specfw.registry import suggestion
+
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -55,7 +57,7 @@ def _unknown_option(error: MissingConfigException, lines: tuple[str, ...]) -> st
         return _joined(str(error).partition("Config search path")[0])
     written = (line.partition("=") for line in lines)
     key = next((key for key, _, value in written if key.partition("@")[0] == group and name in value), group)
-    return f"{key} must be one of: {', '.join(error.options)}; got {name!r}"
+    return f"{key} must be one of: {', '.join(error.options)}; got {name!r}{suggestion(name, error.options)}"
 
 
 def _composition(error: HydraException) -> str:
@@ -92,8 +94,21 @@ def _node(error: OmegaConfBaseException, written: str | None) -> str:
         case ConfigKeyError() | ConfigAttributeError():
             return _unknown_key(error, written or key)
     if allowed := next((kind for mark, kind in _KINDS.items() if mark in first), None):
-        return f"{key} must be {allowed}, got {error.value!r}"
+        return f"{key} must be {allowed}, got {error.value!r}{_inner(error, key)}"
     return f"{key}: {first}" if key else first
+
+
+def _inner(error: OmegaConfBaseException, key: str) -> str:
+    """The key under `key` that takes the value that was given to `key` itself."""
+    node = error.child_node
+    for inner in map(str, node) if isinstance(node, DictConfig) and not node._is_none() else ():  # noqa: SLF001
+        try:
+            node.copy()[inner] = error.value
+        except OmegaConfBaseException:
+            continue
+        shown = str(error.value).lower() if isinstance(error.value, bool) else error.value
+        return f": write {key}.{inner}={shown}"
+    return ""
 
 
 def _unknown_key(error: OmegaConfBaseException, key: str) -> str:

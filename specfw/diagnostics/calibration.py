@@ -144,7 +144,8 @@ def _emitted(graph: Round, setting: Setting) -> tuple[mx.array, ...]:
     """P of the emitted tokens, their transforms by id and by q / p, and the cube sums: [B, K+1] each."""
     block = graph.block
     if not setting.rule.preserves_target:
-        token, row = graph.verdict.token, graph.verdict.row
+        token = graph.verdict.token
+        row, _ = setting.rule.next_token(block, graph.verdict.accepted)
         own = (row.at(token), row.transform(token), row.transform(token, -row.probs), row.cube_sum())
         return tuple(mx.broadcast_to(value[:, None], graph.emitted.shape) for value in own)
     p, tokens = block.target, graph.emitted

@@ -82,15 +82,23 @@ class _Scores(Observer):
         }
 
 
+def lossless() -> dict[str, AcceptanceRule]:
+    """Every lossless rule for a target that samples, by name, at its default values; not the stand-in."""
+    known = {name: rule for name in names("acceptance") if (rule := _at_defaults(name)) is not None}
+    return {
+        name: rule
+        for name, rule in known.items()
+        if rule.preserves_target and rule.domain == "any" and not isinstance(rule, SamplerMatchNoProposalDistribution)
+    }
+
+
 def rivals(own: AcceptanceRule) -> list[AcceptanceRule]:
-    """Every other lossless rule for a target that samples, by name, at its default values.
+    """Every other lossless rule.
 
     Shared noise is no condition: survival given the block is a function of its rows and tokens, and its mean over
     blocks drawn from q is the same on whatever noise they were drawn.
     """
-    known = [rule for name in names("acceptance") if (rule := _at_defaults(name)) is not None]
-    taken = {_listed_as(own), SamplerMatchNoProposalDistribution.id}
-    return [rule for rule in known if rule.preserves_target and rule.domain == "any" and rule.id not in taken]
+    return [rule for rule in lossless().values() if rule.id != _listed_as(own)]
 
 
 def ceiling(p: Floats, q: Floats) -> Floats:

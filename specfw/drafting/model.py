@@ -25,7 +25,7 @@ class Autoregressive(Drafting):
     Attributes:
         proposal: `sampled` draws each draft token from the draft chain's row; `greedy` takes that row's argmax
             and reports a point mass there, which is the law it was drawn from.
-        reports_distribution: false hands over tokens alone, as drafters of other engines do.
+        report_distribution: false hands over tokens alone, as drafters of other engines do.
     """
 
     proposal: Literal["sampled", "greedy"] = "sampled"

@@ -29,7 +29,7 @@ MATCH_LIMIT = 50
 @register("filter")
 @dataclass(frozen=True, kw_only=True)
 class Dry(Penalty):
-    """The penalty of the module's formula.
+    """x - multiplier * base^(l - allowed_length) for an id that would extend a repeat of l >= allowed_length tokens.
 
     Attributes:
         multiplier: in [0, 1e30]; 0 is off.

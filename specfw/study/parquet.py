@@ -16,7 +16,7 @@ from specfw.study.gathering import problem
 from specfw.study.loading import is_regular
 from specfw.study.rows import ORIGINS, Column, json_lines
 
-_NO_EXTENSIONS = {
+_NO_EXTENSIONS: dict[str, Any] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",

@@ -72,7 +72,7 @@ class Benchmark(Task):
 def _page(report: Report, facts: dict[str, Any], config: dict[str, Any]) -> str:
     prompt = ", ".join(map(str, report.ran.prompt_tokens))
     ran = (
-        f"models: {', '.join(f'{role} {name}' for role, name in report.ran.models.items())}",
+        f"models: {', '.join(report.ran.models.values())}",
         f"prompt: {prompt} tokens; {config['max_tokens']} tokens emitted at most",
         f"sampler chain: {', '.join(report.ran.chain) or 'no step acts'}",
         f"{report.measured.repeats} repeats after one that does not count, seeds from {config['seed'] + 1} on",

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import final
 
 from specfw.experiment import run
+from specfw.live import display
 from specfw.registry import register
 from specfw.summary import Summary
 from specfw.tasks.base import Job, Task
-from specfw.terminal import prompt_bar, show
+from specfw.terminal import show
 
 
 @final
@@ -19,15 +20,16 @@ class Generate(Task):
     """One run: text and the summary line on stdout, words and numbers on stderr, everything in the folder."""
 
     def run(self, job: Job) -> Summary:
-        with prompt_bar() as progress:
+        with display(_say) as shown:
             try:
                 summary = run(
                     job.config,
                     unresolved=job.unresolved,
                     folder=job.folder,
                     acceptance=job.acceptance,
-                    write=_say,
-                    progress=progress,
+                    write=shown.say if shown else _say,
+                    progress=shown.prompt if shown else None,
+                    watcher=shown,
                 )
             except KeyboardInterrupt:
                 sys.stderr.write(f"record: {job.folder}\n")

@@ -45,7 +45,7 @@ class Audited:
 
 
 def _line(numbers: Mapping[str, Any]) -> str:
-    """The smallest p-value for all orders together, the largest z; nan where nothing was sampled."""
+    """The smallest p-value, Bonferroni-corrected for all orders, and the largest z; nan where nothing was sampled."""
     orders = list(numbers["uniformity"].values())
     ks_p = min(1.0, len(orders) * min((one["ks_p"] for one in orders), default=math.nan))
     lag1_z = max((one["lag1_z"] for one in orders), key=abs, default=math.nan)

@@ -20,8 +20,6 @@ def unnoticed(right: AcceptanceRule, wrong: AcceptanceRule) -> AcceptanceRule:
     """A rule that decides like `wrong` and reports the law of `right`: how a fault runs in production."""
 
     def decide(self: AcceptanceRule, block: Block, noise: Noise) -> Verdict:
-        made = wrong.decide(block, noise)
-        row, _ = right.next_token(block, made.accepted)
-        return made._replace(survival=right.law(block), row=row)
+        return wrong.decide(block, noise)._replace(survival=right.law(block))
 
     return replaced(right, decide=decide, needs=wrong.needs)  # type: ignore[arg-type]
