@@ -37,7 +37,7 @@ class _Sequence(NamedTuple):
     ids: tuple[int, ...]
 
 
-def run(
+def run(  # noqa: PLR0913 # all but the first by keyword, each with a default
     config: Mapping[str, Any],
     *,
     unresolved: Mapping[str, Any] | None = None,
