@@ -91,7 +91,8 @@ def _command(given: list[str], *, own_process: bool) -> None:
     free = THREADS_VARIABLE not in os.environ
     threads = words.threads or ("1" if flags.multirun and free else None)  # jobs of a sweep may share the cores
     backend.bind(words.blas, threads, self_test=not informs)
-    from specfw.config import composing
+    from specfw.config import composing, launching
+    from specfw.tasks.generate import OBJECTIVES
 
     with composing.session(flags.config_dir) as hydra:
         primary = composing.prepare(hydra, words, flags.config_name)
@@ -100,6 +101,8 @@ def _command(given: list[str], *, own_process: bool) -> None:
             return
         common = None if informs else composing.composed(hydra, primary, words, sweep=True)
         sweep = common is not None and (flags.multirun or composing.is_sweep(common))
+        if common is not None:
+            launching.require_launchable(common, tuple(OBJECTIVES), sweep=sweep)
         if not informs and not sweep:  # refuse before a folder is made
             composing.check(hydra, primary, words)
         if common is not None:
@@ -128,12 +131,13 @@ def _flags_first(given: list[str], lines: list[str]) -> list[str]:
 def _through_hydra(given: list[str], primary: str, words: Words, *, sweep: bool) -> None:
     from specfw.config.composing import VERSION_BASE, conf_dir
     from specfw.config.running import CommandLineJob
+    from specfw.config.workers import origin
 
     import hydra
 
     decorate = hydra.main(config_path=str(conf_dir()), config_name=primary, version_base=VERSION_BASE)
     with _as_hydra_reads_it(given):
-        decorate(CommandLineJob(words, sweep))()
+        decorate(CommandLineJob(words, sweep, origin()))()
 
 
 @contextmanager

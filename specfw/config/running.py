@@ -13,6 +13,7 @@ from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
 from specfw.config.failures import JobError, described, interruptible, status
 from specfw.config.overrides import Words
+from specfw.config.workers import Origin, settle
 from specfw.errors import FailedCheckError
 from specfw.files import write_whole
 from specfw.tasks.base import Job, Outcome, Task
@@ -56,13 +57,18 @@ class CommandLineJob:
     Attributes:
         words: of the command line.
         sweep: whether this is one of many jobs.
+        began: the process that the command was given to.
     """
 
     words: Words
     sweep: bool
+    began: Origin
 
-    def __call__(self, tree: DictConfig) -> None:
+    def __call__(self, tree: DictConfig) -> float | None:
         """Run one job; a failure leaves its sentence in the job's folder as error.txt.
+
+        Returns:
+            What `task.objective` names, for a sweeper that searches; None where it names nothing.
 
         Raises:
             JobError: a job of a sweep failed; the others go on.
@@ -71,7 +77,7 @@ class CommandLineJob:
         folder = Path(HydraConfig.get().runtime.output_dir)
         try:
             with interruptible():
-                self._run(tree, folder)
+                return self._run(tree, folder)
         except Exception as error:
             failure = JobError(status(error), described(error))
             write_whole(folder / "error.txt", failure.text + "\n")
@@ -80,14 +86,20 @@ class CommandLineJob:
             sys.stderr.write(f"specfw: {failure.text}\n")
             raise SystemExit(failure.status) from error  # what Hydra would report is said already
 
-    def _run(self, tree: DictConfig, folder: Path) -> None:
+    def _run(self, tree: DictConfig, folder: Path) -> float | None:
+        settle(self.began)
         registry.load_plugins(self.words.plugins)
         holds = checked(plain(tree, self.words))
         require_bound(holds.config["backend"])
-        if not _start(holds, folder, None).passed:
+        outcome = _start(holds, folder, None)
+        if not outcome.passed:
             raise FailedCheckError(f"a check of the run failed, its record is in {folder}")
+        return _task(holds).objective_of(outcome)
 
 
 def _start(holds: Checked, folder: Path, acceptance: str | None) -> Outcome:
-    task = cast("Task", registry.build("task", holds.config["task"], "task"))
-    return task.run(Job(holds.config, holds.unresolved, folder, acceptance))
+    return _task(holds).run(Job(holds.config, holds.unresolved, folder, acceptance))
+
+
+def _task(holds: Checked) -> Task:
+    return cast("Task", registry.build("task", holds.config["task"], "task"))
