@@ -1,7 +1,7 @@
 """The command: bind the BLAS, compose, run the task, and say with the exit status how it went.
 
 0 all is well; 1 a check of the run failed; 2 bad input, in one sentence; 70 a defect of the program, with its
-traceback; 130 interrupted.
+traceback; 75 a launcher lost a worker; 130 interrupted.
 """
 
 import os
@@ -131,13 +131,12 @@ def _flags_first(given: list[str], lines: list[str]) -> list[str]:
 def _through_hydra(given: list[str], primary: str, words: Words, *, sweep: bool) -> None:
     from specfw.config.composing import VERSION_BASE, conf_dir
     from specfw.config.running import CommandLineJob
-    from specfw.config.workers import origin
 
     import hydra
 
     decorate = hydra.main(config_path=str(conf_dir()), config_name=primary, version_base=VERSION_BASE)
     with _as_hydra_reads_it(given):
-        decorate(CommandLineJob(words, sweep, origin()))()
+        decorate(CommandLineJob(words, sweep))()
 
 
 @contextmanager

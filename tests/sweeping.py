@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,26 @@ MEASURED = re.compile(r"_s$|_bytes$|_per_s$")
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 RAY = ("hydra/launcher=ray_local", "+hydra.launcher.ray.init.num_cpus=2")
+
+
+WAITING = """
+import os
+import time
+from dataclasses import dataclass
+from specfw.registry import register
+from specfw.tasks.generate import Generate
+
+@register("task", "waits")
+@dataclass(frozen=True, kw_only=True)
+class Waits(Generate):
+    seconds: float = 100
+
+    def run(self, job):
+        (job.folder / "began.txt").write_text(str(os.getpid()))
+        time.sleep(self.seconds)
+        return super().run(job)
+"""
+"""A plugin whose jobs take their time."""
 
 
 class Job(NamedTuple):
@@ -86,6 +107,14 @@ def unmeasured(node):
     if isinstance(node, dict):
         return {key: unmeasured(item) for key, item in node.items() if not MEASURED.search(key)}
     return [unmeasured(item) for item in node] if isinstance(node, list) else node
+
+
+def wait_for(condition, seconds: float) -> None:
+    """Until `condition` holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "not in time"
+        time.sleep(0.1)
 
 
 def _text(path: Path) -> str | None:

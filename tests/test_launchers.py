@@ -4,12 +4,11 @@ import json
 import os
 import signal
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
 import yaml
-from sweeping import JOBLIB, RAY, jobs, start, sweep
+from sweeping import JOBLIB, RAY, WAITING, jobs, start, sweep, wait_for
 
 pytestmark = pytest.mark.launchers
 
@@ -41,20 +40,6 @@ class Meddles(Generate):
         if job.config["seed"] == 1:
             raise FailedCheckError("this one fails, after everything")
         return outcome
-"""
-
-WAITING = """
-import time
-from dataclasses import dataclass
-from specfw.registry import register
-from specfw.tasks.base import Task
-
-@register("task", "waits")
-@dataclass(frozen=True, kw_only=True)
-class Waits(Task):
-    def run(self, job):
-        (job.folder / "began.txt").write_text("")
-        time.sleep(100)
 """
 
 
@@ -141,11 +126,18 @@ def test_no_worker_outlives_a_sweep_that_was_ended(launcher, number, whole_group
     assert len(list(folder.glob("*/began.txt"))) == 2
 
 
-def wait_for(condition, seconds):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "not in time"
-        time.sleep(0.1)
+def test_a_worker_that_is_killed_is_one_sentence(tmp_path):
+    (tmp_path / "waiting.py").write_text(WAITING)
+    folder = tmp_path / "sweep"
+    process = start(folder, "pair=iid", "plugins=[waiting]", "task=waits", "seed=range(3)", *JOBLIB)
+    wait_for(lambda: sum(bool(path.read_text()) for path in folder.glob("*/began.txt")) == 2, 60)
+    os.kill(int((folder / "0" / "began.txt").read_text()), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert err.splitlines()[-1].startswith(
+        "specfw: a worker ended before its job did, finished jobs have their records: "
+    )
+    wait_for(lambda: not survivors(tmp_path), 30)
 
 
 def survivors(place):

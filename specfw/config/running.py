@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,7 @@ from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
 from specfw.config.failures import JobError, described, interruptible, status
 from specfw.config.overrides import Words
-from specfw.config.workers import Origin, settle
+from specfw.config.workers import Origin, origin, settle
 from specfw.errors import FailedCheckError
 from specfw.files import write_whole
 from specfw.tasks.base import Job, Outcome, Task
@@ -62,7 +62,7 @@ class CommandLineJob:
 
     words: Words
     sweep: bool
-    began: Origin
+    began: Origin = field(default_factory=origin)
 
     def __call__(self, tree: DictConfig) -> float | None:
         """Run one job; a failure leaves its sentence in the job's folder as error.txt.
@@ -78,7 +78,9 @@ class CommandLineJob:
         try:
             with interruptible():
                 return self._run(tree, folder)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and self.began.is_here():
+                raise  # ends the sweep; in a worker, whose scheduler may end it, one job
             failure = JobError(status(error), described(error))
             write_whole(folder / "error.txt", failure.text + "\n")
             if self.sweep:

@@ -29,6 +29,10 @@ class Origin(NamedTuple):
     stochastic_accept: str | None
     process: int
 
+    def is_here(self) -> bool:
+        """Whether this is that process."""
+        return os.getpid() == self.process
+
 
 def origin() -> Origin:
     """This process."""
