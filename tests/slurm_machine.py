@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from sweeping import jobs, sweep
+
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo", "scancel", "squeue")
 INSTALL_S, START_S, STOP_S = 240, 40, 20
@@ -161,11 +163,16 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-if __name__ == "__main__":
-    words = [sys.executable, "-m", "specfw", "--multirun", *(sys.argv[1:] or ("pair=iid", "seed=0,1", "max_tokens=20"))]
+def compare(*asked: str) -> bool:
+    """Run a sweep through Slurm and the same sweep here; whether status and records are the same."""
+    folder = Path(tempfile.mkdtemp(prefix="sweeps"))
     with machine() as variables:
-        here = subprocess.run(words, check=False, timeout=LIFE_S).returncode
-        there = subprocess.run(
-            [*words, *SWEEP, *LIMITS], env=os.environ | variables, check=False, timeout=LIFE_S
-        ).returncode
-    sys.exit(here or there)
+        there = sweep(folder / "there", *asked, *SWEEP, *LIMITS, **variables)
+    here = sweep(folder / "here", *asked)
+    same = (there[0], jobs(folder / "there")) == (here[0], jobs(folder / "here"))
+    sys.stdout.write(f"status {there[0]} there, {here[0]} here, {'the same' if same else 'other'} records: {folder}\n")
+    return same
+
+
+if __name__ == "__main__":
+    sys.exit(not compare(*(sys.argv[1:] or ("pair=iid", "max_tokens=20", "seed=0,1"))))

@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from sweeping import JOBLIB, RAY, WAITING, jobs, start, sweep, wait_for
+from sweeping import JOBLIB, LIMIT_S, RAY, REPOSITORY, WAITING, jobs, start, sweep, wait_for
 
 pytestmark = pytest.mark.launchers
 
@@ -150,6 +154,56 @@ def survivors(place):
         except OSError:
             continue
     return found
+
+
+def test_a_worker_that_is_ended_ends_its_job_alone(tmp_path):
+    (tmp_path / "waiting.py").write_text(WAITING)
+    folder = tmp_path / "sweep"
+    words = ("pair=iid", "max_tokens=5", "plugins=[waiting]", "task=waits", "task.seconds=2", "seed=range(3)")
+    process = start(folder, *words, *JOBLIB)
+    wait_for(lambda: sum(bool(path.read_text()) for path in folder.glob("*/began.txt")) == 2, 60)
+    os.kill(int((folder / "0" / "began.txt").read_text()), signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    found = jobs(folder)
+    assert found["0"].error == "interrupted\n"
+    assert [found[name].numbers["emitted"] for name in ("1", "2")] == [5, 5]
+
+
+# --- what the page says -----------------------------------------------------------------------------------------
+
+ELSEWHERE = (
+    "python -m pip install",
+    "hydra/launcher=submitit_slurm",  # test_slurm does
+    "tests/slurm_machine.py",  # test_slurm does
+    "hydra/launcher=ray_cluster",  # needs a cluster that runs
+)
+SHORTER = {"python -m specfw experiment=tune": "max_tokens=20 num_samples=1 hydra.sweeper.n_trials=2"}
+COMMANDS = [
+    line
+    for block in re.findall(r"```bash\n(.*?)```", (REPOSITORY / "docs" / "launchers.md").read_text(), re.DOTALL)
+    for line in block.splitlines()
+    if not any(words in line for words in ELSEWHERE)
+]
+
+
+def test_what_the_page_says_can_be_done(tmp_path):
+    assert len(COMMANDS) == 6
+    for line in COMMANDS:
+        command = f"{line} {SHORTER.get(line, '')}".replace("python", shlex.quote(sys.executable), 1)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPECFW_")}
+        environment["PYTHONPATH"] = str(REPOSITORY)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert len(list((tmp_path / "outputs" / "multirun").glob("*/*"))) == len(COMMANDS)
 
 
 # --- Optuna -----------------------------------------------------------------------------------------------------
