@@ -18,6 +18,9 @@ LIMIT_S = 240
 MEASURED = re.compile(r"_s$|_bytes$|_per_s$")
 """What a clock or an allocator says, and no seed fixes."""
 
+TIMED = ("prefill",)
+"""Events that a clock brings."""
+
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 RAY = ("hydra/launcher=ray_local", "+hydra.launcher.ray.init.num_cpus=2")
 
@@ -96,7 +99,7 @@ def _job(folder: Path) -> Job:
     return Job(
         tokens=_text(folder / "tokens.jsonl"),
         numbers=summary and unmeasured(json.loads(summary)),
-        events=[one["event"] for one in events] or None,
+        events=[one["event"] for one in events if one["event"] not in TIMED] or None,
         bound=bound,
         error=_text(folder / "error.txt"),
     )
