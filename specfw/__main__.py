@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from specfw import backend
 from specfw.backend.request import THREADS_VARIABLE
-from specfw.config import overrides
+from specfw.config import overrides, resuming
 from specfw.config.failures import described, interruptible, status
 from specfw.config.overrides import Words
+from specfw.registry import require
 
 _INFORMS = ("help", "hydra_help", "cfg", "info", "shell_completion")
 _INSTEAD = {
@@ -65,13 +67,12 @@ def _status(given: list[str], *, own_process: bool) -> int:
         return 0
     try:
         with interruptible():
-            _command(given, own_process=own_process)
+            return _command(given, own_process=own_process)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
     except BaseException as error:  # noqa: BLE001 # the last place that can say what went wrong
         sys.stderr.write(f"specfw: {described(error, tuple(given))}\n")
         return status(error)
-    return 0
 
 
 def _version() -> str:
@@ -81,7 +82,8 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _command(given: list[str], *, own_process: bool) -> None:
+def _command(given: list[str], *, own_process: bool) -> int:
+    given, resume = resuming.asked(given)
     flags = overrides.arguments(given)
     words = overrides.read(flags.overrides)
     for flag, sentence in _INSTEAD.items():
@@ -98,16 +100,21 @@ def _command(given: list[str], *, own_process: bool) -> None:
         primary = composing.prepare(hydra, words, flags.config_name)
         if flags.help:
             sys.stdout.write(composing.guide(hydra, primary, words))
-            return
+            return 0
         common = None if informs else composing.composed(hydra, primary, words, sweep=True)
         sweep = common is not None and (flags.multirun or composing.is_sweep(common))
+        if resume is not None and not informs:
+            require(resuming.KEY, sweep, "of a sweep: add --multirun, or leave out all other words", str(resume))
         if common is not None:
             launching.require_launchable(common, tuple(OBJECTIVES), sweep=sweep)
         if not informs and not sweep:  # refuse before a folder is made
             composing.check(hydra, primary, words)
         if common is not None:
             _bind_as_composed(common.backend, 1 if sweep and free else None, own_process=own_process)
-    _through_hydra(_flags_first(given, flags.overrides), primary, words, sweep=sweep)
+        if sweep:
+            return _sweep(hydra, primary, words, given, resume)
+    _through_hydra(_flags_first(given, flags.overrides), primary, words)
+    return 0
 
 
 def _bind_as_composed(node: Any, threads: int | None, *, own_process: bool) -> None:
@@ -128,7 +135,14 @@ def _flags_first(given: list[str], lines: list[str]) -> list[str]:
     return [*flags, *lines]
 
 
-def _through_hydra(given: list[str], primary: str, words: Words, *, sweep: bool) -> None:
+def _sweep(hydra: Any, primary: str, words: Words, given: list[str], resume: Path | None) -> int:
+    from specfw.config.sweeping import sweep
+
+    with _as_hydra_reads_it(given):
+        return sweep(hydra, primary, words, given, resume)
+
+
+def _through_hydra(given: list[str], primary: str, words: Words) -> None:
     from specfw.config.composing import VERSION_BASE, conf_dir
     from specfw.config.running import CommandLineJob
 
@@ -136,7 +150,7 @@ def _through_hydra(given: list[str], primary: str, words: Words, *, sweep: bool)
 
     decorate = hydra.main(config_path=str(conf_dir()), config_name=primary, version_base=VERSION_BASE)
     with _as_hydra_reads_it(given):
-        decorate(CommandLineJob(words, sweep))()
+        decorate(CommandLineJob(words, sweep=False))()
 
 
 @contextmanager

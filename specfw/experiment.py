@@ -19,6 +19,7 @@ from specfw.parts import Models, Plan, decoder, load, plan
 from specfw.prompts.base import Encoded
 from specfw.provenance import open_record
 from specfw.recording import Record
+from specfw.shelf import Shelf
 from specfw.summary import Output, Summary, summarise, warnings
 from specfw.transcript import Transcript, Writer, silent
 from specfw.types import Batch, Outcome
@@ -36,12 +37,13 @@ class _Sequence(NamedTuple):
     ids: tuple[int, ...]
 
 
-def run(
+def run(  # noqa: PLR0913 # all but the first by keyword, each with a default
     config: Mapping[str, Any],
     *,
     unresolved: Mapping[str, Any] | None = None,
     folder: Path | None = None,
     acceptance: AcceptanceRule | Mapping[str, Any] | str | None = None,
+    shelf: Shelf | None = None,
     write: Writer = silent,
     progress: Progress | None = None,
     watcher: Watcher | None = None,
@@ -54,6 +56,7 @@ def run(
         unresolved: the same with its interpolations, for the configuration of record.
         folder: of the record, existing; None keeps none.
         acceptance: an explicit rule, which beats configuration and environment.
+        shelf: see `parts.load`.
         write: called with the generated text and the summary line, in order.
         progress: called while a prompt is taken in; None logs how far it is every few seconds.
         watcher: told after every round what was counted so far.
@@ -65,7 +68,7 @@ def run(
         KeyboardInterrupt: interrupted; the record of what ran is complete.
     """
     planned = plan(config, acceptance)
-    models = load(planned)
+    models = load(planned, shelf)
     encoded = planned.prompts.encode(models.target)
     size = _batch_size(config["batch_size"], models)
     needed = read(models, encoded, config)

@@ -11,11 +11,11 @@ from specfw.diagnostics.throughput import Throughput
 from specfw.drafting.base import Drafting
 from specfw.drafting.controllers.base import Controller
 from specfw.models.base import LanguageModel, ModelSpec
-from specfw.models.vocabulary import without_padding
 from specfw.prompts.base import Prompts
 from specfw.registry import build, component, construct
 from specfw.resolution import Choice, Circumstances, choose, resolve
 from specfw.sampling.chain import SamplerChain
+from specfw.shelf import Shelf
 
 
 class Plan(NamedTuple):
@@ -113,19 +113,22 @@ def plan(config: Mapping[str, Any], argument: AcceptanceRule | Mapping[str, Any]
     return planned
 
 
-def load(planned: Plan) -> Models:
+def load(planned: Plan, shelf: Shelf | None = None) -> Models:
     """Open the pair, its large weights unread, and see that both mean the same by their ids.
+
+    Args:
+        planned: what to open.
+        shelf: has what the job before this one used, and then what this one uses; None keeps nothing.
 
     Raises:
         ValueError: a model cannot be read or cannot rewind, or the drafter is foreign to the target.
     """
-    target = without_padding(planned.target.load("target"))
-    planned.chain.check(target.vocab_size)
-    if planned.drafter is None:
-        return Models(target, None)
-    drafter = planned.drafter.load("drafter")
-    planned.draft_chain.check(target.vocab_size)
-    return Models(target, planned.drafting.fit(drafter, target))
+    specs = {"target": planned.target} | ({} if planned.drafter is None else {"drafter": planned.drafter})
+    pair = (Shelf() if shelf is None else shelf).pair(specs, planned.drafting)
+    planned.chain.check(pair.target.vocab_size)
+    if pair.drafter is not None:
+        planned.draft_chain.check(pair.target.vocab_size)
+    return Models(*pair)
 
 
 def decoder(config: Mapping[str, Any], planned: Plan, models: Models, observers: Sequence[Observer] = ()) -> Decoder:

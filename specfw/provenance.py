@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 from typing import Any
@@ -14,6 +15,7 @@ from specfw.backend import bind
 from specfw.parts import Models, Plan
 from specfw.prompts.base import Encoded
 from specfw.recording import CONFIG, Record, plain
+from specfw.resolution import Choice
 
 import mlx.core as mx
 import yaml
@@ -44,8 +46,7 @@ def open_record(
     """
     backend, rule = bind(), planned.asked.node()
     record.write(CONFIG, yaml.safe_dump(plain({**unresolved, "acceptance": rule}), sort_keys=False, allow_unicode=True))
-    bound = {"blas": backend.blas, "threads": backend.threads}
-    resolved = {**config, "acceptance": rule, "backend": bound}
+    resolved = in_force(config, planned.asked)
     digest = digest_of(resolved)
     for warning in backend.warnings:
         record.warn("backend", warning=warning)
@@ -56,7 +57,7 @@ def open_record(
         digest=digest,
         seed=config["seed"],
         device=str(mx.default_device()),
-        **bound,
+        **resolved["backend"],
         processor=backend.processor,
         backend=backend._asdict(),
         versions=_versions(),
@@ -82,6 +83,13 @@ def open_record(
     return digest
 
 
+def in_force(config: Mapping[str, Any], asked: Choice) -> dict[str, Any]:
+    """The configuration as this process runs it: the rule that was asked for by name, and the BLAS that is bound."""
+    backend = bind()
+    bound = {"blas": backend.blas, "threads": backend.threads}
+    return {**config, "acceptance": asked.node(), "backend": bound}
+
+
 def _notes(record: Record, planned: Plan, models: Models, prompts: Sequence[Encoded]) -> None:
     for role, model in models._asdict().items():
         for note in model.notes if model else ():
@@ -98,7 +106,8 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+@cache
+def _versions() -> Mapping[str, str]:
     found = {"python": python_version()}
     for name in PACKAGES:
         try:

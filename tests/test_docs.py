@@ -84,7 +84,9 @@ BENCHMARK = (
     "'task.num_draft_tokens=[1,2,4]' task.repeats=9 task.diagnostics_cost=false"
 )
 QUICK = "pair=iid max_tokens=20 num_samples=1 seed=0"
+OVERHEAD = ("python docs/sweep_overhead.py 50 max_tokens=20", "python docs/sweep_overhead.py 50 pair=iid max_tokens=20")
 SHORTER = {
+    **dict.fromkeys(OVERHEAD, "python docs/sweep_overhead.py 2 pair=iid max_tokens=2"),
     BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
     SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
     LENGTHS: f"{LENGTHS} pair=iid max_tokens=20 num_samples=2",

@@ -20,7 +20,7 @@ LAYERS = (
     ("generation", "recording"),
     ("rounds",),
     ("decoder",),
-    ("diagnostics", "resolution"),
+    ("diagnostics", "resolution", "shelf"),
     ("drafting", "counting"),
     ("acceptance", "sampling", "models", "prompts"),
     ("types",),

@@ -87,7 +87,7 @@ def test_the_peak_is_everything_held_and_the_largest_work():
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers_before_weights_are_read(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 10**6)
+    monkeypatch.setattr(memory, "available", lambda held: 10**6)
     monkeypatch.setattr(Pretrained, "read", lambda _: pytest.fail("weights were read"))
     sentence = (
         r"^target and drafter must fit into 0.001 GB of memory, but need 0.00323 GB for a sequence of 7 tokens "

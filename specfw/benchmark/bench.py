@@ -12,6 +12,7 @@ from specfw.benchmark.report import Ran, Report, report
 from specfw.experiment import read
 from specfw.models.memory import wired
 from specfw.parts import load, plan
+from specfw.shelf import Shelf
 
 
 def stderr(words: str) -> None:
@@ -26,6 +27,7 @@ def benchmark(
     *,
     repeats: int,
     acceptance: str | None = None,
+    shelf: Shelf | None = None,
     clock: Clock = time.perf_counter,
     say: Callable[[str], None] = stderr,
 ) -> Report:
@@ -36,6 +38,7 @@ def benchmark(
         wanted: the arms.
         repeats: that count.
         acceptance: a Python caller's explicit rule.
+        shelf: see `parts.load`.
         clock: seconds.
         say: told what was left out, and how far it is.
 
@@ -45,7 +48,7 @@ def benchmark(
     """
     planned = plan(config, acceptance)
     check(wanted, config, planned)
-    models = load(planned)
+    models = load(planned, shelf)
     chosen = line_up(wanted, Parts(config, planned, models))
     prompts = planned.prompts.encode(models.target)
     read(models, prompts, config)

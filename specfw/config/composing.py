@@ -90,10 +90,17 @@ def composed(hydra: Hydra, primary: str, words: Words, *, sweep: bool = False) -
 def check(hydra: Hydra, primary: str, words: Words) -> Checked:
     """Compose one job and put it through schemas and components; see `checked` for the errors."""
     tree = composed(hydra, primary, words)
-    holder: Any = HydraConfig.instance()
-    outer, holder.cfg = holder.cfg, tree  # for ${hydra:...} in a file
-    try:
+    with current(tree):
         return checked(plain(tree, words))
+
+
+@contextmanager
+def current(tree: DictConfig) -> Iterator[None]:
+    """Make `tree` what ${hydra:...} in a file is looked up in."""
+    holder: Any = HydraConfig.instance()
+    outer, holder.cfg = holder.cfg, tree
+    try:
+        yield
     finally:
         holder.cfg = outer
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from specfw import backend, registry
+from specfw.config import resuming
 from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
 from specfw.config.failures import JobError, described, interruptible, status
@@ -16,12 +17,18 @@ from specfw.config.overrides import Words
 from specfw.config.workers import Origin, origin, settle
 from specfw.errors import FailedCheckError
 from specfw.files import write_whole
+from specfw.provenance import digest_of, in_force
+from specfw.resolution import choose
+from specfw.shelf import Shelf
 from specfw.tasks.base import Job, Outcome, Task
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 OUTPUTS_VARIABLE = "SPECFW_OUTPUTS"
+
+_shelf = Shelf()
+"""Of the sweep that runs in this process. A worker is sent its job anew each time, so a job cannot bring it along."""
 
 
 def run(config: Mapping[str, Any], acceptance: str | None) -> Outcome:
@@ -32,6 +39,20 @@ def run(config: Mapping[str, Any], acceptance: str | None) -> Outcome:
     folder = Path(os.environ.get(OUTPUTS_VARIABLE) or "outputs", f"{now:%Y-%m-%d}", f"{now:%H-%M-%S-%f}")
     folder.mkdir(parents=True)
     return _start(holds, folder.absolute(), acceptance)
+
+
+def digest(config: Mapping[str, Any]) -> str:
+    """What tells the resolved configuration of a command line's job from others, as its record has it.
+
+    Raises:
+        ValueError: the environment says of rules what it must not.
+    """
+    return digest_of(in_force(config, choose(config["acceptance"], os.environ)))
+
+
+def forget_models() -> None:
+    """Let go what the jobs of this process kept for each other."""
+    _shelf.clear()
 
 
 def require_bound(node: Mapping[str, Any]) -> None:
@@ -75,32 +96,44 @@ class CommandLineJob:
             SystemExit: the one job of a run failed.
         """
         folder = Path(HydraConfig.get().runtime.output_dir)
+        resuming.clear(folder)
+        came = self._came_to(tree, folder)
+        if not isinstance(came, JobError):
+            return came
+        # raised outside of any handler: a sweep keeps its errors, and through a traceback they would keep the models
+        sys.stderr.write(f"specfw: {came.text}\n")
+        if self.sweep:
+            raise came
+        raise SystemExit(came.status)  # what Hydra would report is said already
+
+    def _came_to(self, tree: DictConfig, folder: Path) -> float | JobError | None:
         try:
             with interruptible():
                 return self._run(tree, folder)
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) and self.began.is_here():
                 raise  # ends the sweep; in a worker, whose scheduler may end it, one job
+            # whatever it is, the folder says it and other jobs run on
             failure = JobError(status(error), described(error))
-            write_whole(folder / "error.txt", failure.text + "\n")
-            if self.sweep:
-                raise failure from error
-            sys.stderr.write(f"specfw: {failure.text}\n")
-            raise SystemExit(failure.status) from error  # what Hydra would report is said already
+            resuming.clear(folder)
+            write_whole(folder / resuming.ERROR, failure.text + "\n")
+            return failure
 
     def _run(self, tree: DictConfig, folder: Path) -> float | None:
         settle(self.began)
         registry.load_plugins(self.words.plugins)
         holds = checked(plain(tree, self.words))
         require_bound(holds.config["backend"])
-        outcome = _start(holds, folder, None)
+        outcome = _start(holds, folder, None, _shelf if self.sweep else None)
         if not outcome.passed:
             raise FailedCheckError(f"a check of the run failed, its record is in {folder}")
+        if self.sweep:
+            resuming.note_finished(folder, digest(holds.config))
         return _task(holds).objective_of(outcome)
 
 
-def _start(holds: Checked, folder: Path, acceptance: str | None) -> Outcome:
-    return _task(holds).run(Job(holds.config, holds.unresolved, folder, acceptance))
+def _start(holds: Checked, folder: Path, acceptance: str | None, shelf: Shelf | None = None) -> Outcome:
+    return _task(holds).run(Job(holds.config, holds.unresolved, folder, acceptance, shelf))
 
 
 def _task(holds: Checked) -> Task:

@@ -12,8 +12,8 @@ _FILES = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_byte
 """Limit and use of a control group, by the controllers of its line: version 2, version 1."""
 
 
-def available() -> int | None:
-    """Bytes that this process may still take, None where the system does not say.
+def available(held: int = 0) -> int | None:
+    """Bytes that this process may take beside all but `held` of what it has; None where the system does not say.
 
     The memory of a GPU or a Mac; elsewhere on Linux what is available without swapping, within the limits of the
     control groups (containers, jobs of a scheduler) that the process is in.
@@ -21,7 +21,8 @@ def available() -> int | None:
     named = mx.device_info().get("memory_size") or mx.device_info().get("total_memory")
     if named is not None or not sys.platform.startswith("linux"):
         return None if named is None else int(named)
-    return min((*_free(), *_groups()), default=None)
+    free = min((*_free(), *_groups()), default=None)
+    return None if free is None else free + held
 
 
 def _free() -> Iterator[int]:

@@ -6,6 +6,7 @@ drafter's at most n - 2; after a round each is rewound to what was really emitte
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from specfw.models.tokenizer import Tokenizer
@@ -107,6 +108,11 @@ class LanguageModel(ABC):
             ValueError: they cannot be read.
         """
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of weights that are in memory already."""
+        return 0
+
 
 class ModelSpec(ABC):
     """A component that names a model; `check` looks whether it is there, `load` reads it."""
@@ -117,6 +123,13 @@ class ModelSpec(ABC):
         Raises:
             ValueError: the sentence names `<role>.<field>`.
         """
+
+    def files(self, role: str) -> tuple[Path, ...] | None:
+        """All files that opening and reading the model may read, in order; None where that is not known.
+
+        While none of them changes, the opened model may serve the next job of a sweep.
+        """
+        return None
 
     @abstractmethod
     def load(self, role: str) -> LanguageModel:

@@ -53,6 +53,10 @@ class Checkpoint(ModelSpec):
     def check(self, role: str) -> None:
         self._found(role)
 
+    def files(self, role: str) -> tuple[Path, ...]:
+        adapter = [] if self._adapter is None else folder.adapter_files(self._adapter)
+        return (*folder.files(folder.locate(self.path, self.revision, role).folder), *adapter)
+
     def load(self, role: str) -> LanguageModel:
         found = self._found(role)
         from specfw.models.pretrained.caches import Quantised

@@ -1,6 +1,7 @@
 """A trained model in GGUF, llama.cpp's format: one file, or the parts of one."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, final
 
 from specfw.models.base import LanguageModel, ModelSpec
@@ -36,6 +37,11 @@ class Gguf(ModelSpec):
         from specfw.models.gguf_file import model
 
         model.check(self.path, role)
+
+    def files(self, role: str) -> tuple[Path, ...]:
+        from specfw.models.gguf_file import contents
+
+        return contents.located(self.path, role)
 
     def load(self, role: str) -> LanguageModel:
         from specfw.models.gguf_file import model

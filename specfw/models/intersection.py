@@ -222,6 +222,10 @@ class Intersected(LanguageModel):
     def read(self) -> None:
         self._model.read()
 
+    @property
+    def held_bytes(self) -> int:
+        return self._model.held_bytes
+
 
 def _begin(drafter: Tokenizer, target: Tokenizer) -> tuple[int, ...]:
     """What the drafter reads before the first token: its beginning of sequence, where it alone puts one."""

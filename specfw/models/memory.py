@@ -60,8 +60,9 @@ class Estimate(NamedTuple):
 
 
 def estimate(models: Mapping[str, LanguageModel], tokens: int, chunk: int) -> Estimate:
-    """The memory that `models` take for a sequence of `tokens` fed in chunks of `chunk`."""
-    return Estimate(tokens, {role: model.footprint(tokens, chunk) for role, model in models.items()}, available())
+    """The memory that `models` take for a sequence of `tokens` fed in chunks of `chunk`; what they hold is theirs."""
+    footprints = {role: model.footprint(tokens, chunk) for role, model in models.items()}
+    return Estimate(tokens, footprints, available(sum(model.held_bytes for model in models.values())))
 
 
 @contextmanager

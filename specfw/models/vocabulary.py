@@ -71,6 +71,10 @@ class Fitted(LanguageModel):
     def read(self) -> None:
         self._model.read()
 
+    @property
+    def held_bytes(self) -> int:
+        return self._model.held_bytes
+
 
 def without_padding(model: LanguageModel) -> LanguageModel:
     """`model`, drawing only ids that stand for a token."""

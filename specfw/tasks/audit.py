@@ -43,7 +43,7 @@ class Audit(Task):
             SamplerChain.from_config({"order": order}, f"orders.{name}")
 
     def run(self, job: Job) -> Audited:
-        case = source.opened(self.source, job.config)
+        case = source.opened(self.source, job.config, job.shelf)
         auditor = Auditor(seed=job.config["seed"], alpha=self.alpha, orders=self.orders)
         audited = dataclasses.replace(auditor.audit(case), folder=job.folder)
         numbers = {"source": self.source, "seed": auditor.seed, **audited.numbers}

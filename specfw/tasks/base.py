@@ -2,7 +2,10 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from specfw.shelf import Shelf
 
 
 class Job(NamedTuple):
@@ -13,12 +16,14 @@ class Job(NamedTuple):
         unresolved: the same, with the draft chain's interpolations to the target's kept; what a record keeps.
         folder: where the run writes; it exists.
         acceptance: a Python caller's explicit choice of rule, which beats everything else; usually None.
+        shelf: models that jobs of this process may leave to each other; None opens them anew.
     """
 
     config: dict[str, Any]
     unresolved: dict[str, Any]
     folder: Path
     acceptance: str | None
+    shelf: "Shelf | None" = None
 
 
 class Outcome(Protocol):

@@ -57,7 +57,7 @@ class Benchmark(Task):
     def run(self, job: Job) -> Report:
         arms = None if self.arms == AUTO else self.arms
         wanted = Wanted(arms, self.rules, self.num_draft_tokens, self.diagnostics_cost, self.speedup)
-        report = bench.benchmark(job.config, wanted, repeats=self.repeats, acceptance=job.acceptance)
+        report = bench.benchmark(job.config, wanted, repeats=self.repeats, acceptance=job.acceptance, shelf=job.shelf)
         facts = machine(job.folder)
         numbers = shown.record(report, facts)
         write_whole(job.folder / BENCHMARK, json.dumps(numbers, indent=1, allow_nan=False) + "\n")

@@ -49,6 +49,7 @@ class Generate(Task):
                     unresolved=job.unresolved,
                     folder=job.folder,
                     acceptance=job.acceptance,
+                    shelf=job.shelf,
                     write=shown.say if shown else _say,
                     progress=shown.prompt if shown else None,
                     watcher=shown,

@@ -50,7 +50,7 @@ class Verify(Task):
     def run(self, job: Job) -> Proof:
         planned = plan(job.config, job.acceptance)
         fault = self._fault(planned)
-        models = load(planned)
+        models = load(planned, job.shelf)
         encoded = planned.prompts.encode(models.target)
         read(models, encoded, {**job.config, "max_tokens": self.length})
         planned = costed(

@@ -47,8 +47,8 @@ def opened(path: str, role: str) -> Contents:
     Raises:
         ValueError: a file is missing, cut short or no GGUF file, or a tensor's format cannot be turned into numbers.
     """
-    must = f"{role}.path must be a GGUF file, or a folder with the parts of one"
-    files = _located(Path(path).expanduser(), must)
+    must = _must(role)
+    files = located(path, role)
     headers = [_header(file, must) for file in files]
     metadata = headers[0].metadata
     tensors = {name: tensor for one in headers for name, tensor in one.tensors.items()}
@@ -62,6 +62,15 @@ def opened(path: str, role: str) -> Contents:
             known = ", ".join(kind.name for kind in known_kinds())
             raise ValueError(f"{must}, but {tensor.file} stores {tensor.name} as {tensor.kind.name}; known: {known}")
     return Contents(files, metadata, tensors)
+
+
+def located(path: str, role: str) -> tuple[Path, ...]:
+    """The file that `path` names, or the parts of the model in order.
+
+    Raises:
+        ValueError: a file is missing.
+    """
+    return _located(Path(path).expanduser(), _must(role))
 
 
 @cache
@@ -95,6 +104,10 @@ def digests(files: tuple[Path, ...]) -> dict[str, str]:
         with path.open("rb") as file:
             told[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return told
+
+
+def _must(role: str) -> str:
+    return f"{role}.path must be a GGUF file, or a folder with the parts of one"
 
 
 def _located(path: Path, must: str) -> tuple[Path, ...]:

@@ -91,15 +91,24 @@ def check_adapter(folder: Path, role: str) -> dict[str, Any]:
     return config
 
 
+def files(folder: Path) -> list[Path]:
+    """Every file that a model, a tokenizer or a chat template may be read from."""
+    return sorted({path for pattern in _READ for path in folder.glob(pattern) if path.is_file()})
+
+
+def adapter_files(folder: Path) -> list[Path]:
+    """An adapter's files."""
+    return [folder / name for name in _ADAPTER]
+
+
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file that a model, a tokenizer or a chat template may be read from, by its place."""
-    files = sorted({path for pattern in _READ for path in folder.glob(pattern) if path.is_file()})
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files(folder)}
 
 
 def adapter_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of an adapter's files, by name."""
-    return {name: _sha256(folder / name) for name in _ADAPTER}
+    return {path.name: _sha256(path) for path in adapter_files(folder)}
 
 
 @contextmanager

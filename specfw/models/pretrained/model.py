@@ -104,6 +104,7 @@ class Pretrained(LanguageModel):
         self.tokenizer = tokenizer
         self.eos_ids = eos_ids
         self._origin, self._module, self._unread = origin, module, True
+        self._fingerprint: dict[str, Any] | None = None
         probe = self.new_cache(1)
         token = mx.zeros((1, 1), dtype=mx.int32)
         logits = module(token, cache=probe.layers)  # never evaluated: shapes are all it is for
@@ -128,14 +129,23 @@ class Pretrained(LanguageModel):
         return self._module
 
     def fingerprint(self) -> dict[str, Any]:
+        if self._fingerprint is None:  # hashing large files takes longer than a small job
+            self._fingerprint = self._identified()
+        return self._fingerprint
+
+    def _identified(self) -> dict[str, Any]:
         identity = self._origin.source.identity()
         told = {"path": self._origin.path, **identity, "computed_in": formats(self._module)}
         if self._origin.quantised is not None:
             told["keys_and_values"] = self._origin.quantised._asdict()
         return {**told, "tokenizer": summary(self.tokenizer, self.eos_ids)}
 
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._unread else self._weights_bytes()
+
     def footprint(self, tokens: int, chunk: int) -> Footprint:
-        weights = sum(array.nbytes for array in _weights(self._module))
+        weights = self._weights_bytes()
         held = -(-tokens // STEP) * STEP
         return Footprint(weights, held * sum(self._token_bytes), self._work_bytes(held, min(chunk, tokens)))
 
@@ -144,6 +154,9 @@ class Pretrained(LanguageModel):
             with one_sentence(self._origin.unreadable):
                 self._origin.source.read(self._module)
             self._unread = False
+
+    def _weights_bytes(self) -> int:
+        return sum(array.nbytes for array in _weights(self._module))
 
     def _work_bytes(self, tokens: int, chunk: int) -> int:
         """A layer's attention on a CPU: the scores of a chunk for all heads, and a copy of its keys and values."""

@@ -1,0 +1,440 @@
+"""Sweeps: every job runs whatever becomes of another, and what was interrupted goes on where it stopped."""
+
+import gc
+import json
+import os
+import sys
+import weakref
+from pathlib import Path
+
+import specfw
+from specfw import registry
+from specfw.__main__ import main
+from specfw.config import composing, overrides, resuming, running
+from specfw.config.loading import JobsLoader
+from specfw.models.checkpoint import Checkpoint
+from specfw.models.pretrained import folder as checkpoint_folder
+
+import checkpoints
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+TOY = ["pair=iid", "max_tokens=6"]
+SEEDS = ["-m", *TOY, "seed=0,1,2"]
+
+TASKS = """
+import os
+from dataclasses import dataclass
+from types import SimpleNamespace
+from specfw.registry import register
+from specfw.tasks.base import Task
+
+@register("task", "does")
+@dataclass(frozen=True, kw_only=True)
+class Does(Task):
+    bad: tuple[int, ...] = ()
+    kind: str = "refuse"
+
+    def run(self, job):
+        seed = job.config["seed"]
+        (job.folder / "job.txt").write_text(f"seed {seed}")
+        if seed in self.bad and not os.environ.get("MENDED"):
+            (job.folder / ".job.txt.part").write_text("half")
+            match self.kind:
+                case "refuse":
+                    raise ValueError(f"seed must be another, got {seed}")
+                case "interrupt":
+                    raise KeyboardInterrupt
+            return SimpleNamespace(passed=False)
+        return SimpleNamespace(passed=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path, monkeypatch):
+    folder = tmp_path / "outputs of a test"
+    monkeypatch.setenv("SPECFW_OUTPUTS", str(folder))
+    monkeypatch.delenv("MENDED", raising=False)
+    return folder
+
+
+@pytest.fixture
+def does(tmp_path, monkeypatch):
+    """Words of a sweep whose jobs fail, are interrupted, or do not pass at some seeds."""
+    monkeypatch.setattr(registry, "_components", {group: dict(known) for group, known in registry._components.items()})
+    (tmp_path / "jobs_of_a_test.py").write_text(TASKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda *words: ["-m", *TOY, "plugins=[jobs_of_a_test]", "task=does", *words]
+    sys.modules.pop("jobs_of_a_test", None)
+
+
+@pytest.fixture
+def sweep(outputs):
+    """The one sweep's folder."""
+
+    def found() -> Path:
+        (folder,) = (outputs / "multirun").glob("2*/*")
+        return folder
+
+    return found
+
+
+def state(folder):
+    """Every file below a folder, as it is: what it holds and when it was written."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def table(folder):
+    """Numbers and tokens of every job, without what a clock or a machine says."""
+    rows = {}
+    for path in sorted(folder.rglob("summary.json")):
+        numbers = json.loads(path.read_text())
+        del numbers["prefill_s"], numbers["diagnostics"]["throughput"]
+        rows[str(path.parent.relative_to(folder))] = numbers, (path.parent / "tokens.jsonl").read_bytes()
+    return rows
+
+
+# --- composing --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        [["seed=1"], ["seed=2"]],
+        [["pair=toy_a", "seed=1"], ["pair=markov", "seed=1"], ["pair=toy_a", "seed=2"]],
+        [["acceptance=stochastic", "acceptance.strict=true"], ["acceptance=block"]],
+        [["sampler@draft_sampler=hf", "draft_sampler.temperature.value=0.5"]],
+        [["experiment=smoke", "seed=3"], ["experiment=smoke", "seed=4", "max_tokens=3"]],
+        [["+sampler.bias.values={3: 1.5}", "stop=[a,b]"], ["++seed=4", "stop=[]"]],
+        [["hydra.sweep.subdir='a b'", "seed=1"], ["hydra.sweep.subdir=c", "seed=1"]],
+        [["prompts=ids", "prompts.ids=[1,2]"], ["prompts=toy"]],
+    ],
+    ids=str,
+)
+def test_jobs_are_composed_as_hydra_composes_them(jobs):
+    words = overrides.read(["pair=iid"])
+    with composing.session() as hydra:
+        primary = composing.prepare(hydra, words)
+        master = hydra.compose_config(primary, ["pair=iid", "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
+        path = hydra.config_loader.get_search_path()
+        plain, ours = ConfigLoaderImpl(path), JobsLoader(path)
+        for lines in [["pair=iid", *job] for job in jobs]:
+            expected = plain.load_sweep_config(master, lines)
+            found = ours.load_sweep_config(master, lines)
+            assert OmegaConf.to_container(found) == OmegaConf.to_container(expected)
+            assert OmegaConf.is_struct(found)
+            found.seed = 99  # what a job does to its tree is its own
+        carried = ours.__getstate__()
+        assert not {"_made", "_is_group"} & set(carried)  # a worker is sent no trees
+        sent = JobsLoader.__new__(JobsLoader)
+        sent.__setstate__(carried)
+        assert OmegaConf.to_container(sent.load_sweep_config(master, jobs[0])) == OmegaConf.to_container(
+            plain.load_sweep_config(master, jobs[0])
+        )
+
+
+def test_a_job_that_cannot_be_composed_is_told_as_before(capsys, outputs):
+    assert main(["-m", *TOY, "seed=0,1", "sampler.nope=1"]) == 2
+    err = capsys.readouterr().err
+    assert "sampler.nope" in err
+    assert not list(outputs.rglob("summary.json"))
+
+
+# --- models -----------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_opens_and_hashes_each_model_once(tmp_path, monkeypatch, sweep, capsys):
+    path = checkpoints.write(tmp_path / "model", checkpoints.LLAMA, dtype_note=1)
+    opened, hashed = [], []
+    load, digests = Checkpoint.load, checkpoint_folder.digests
+    monkeypatch.setattr(Checkpoint, "load", lambda self, role: opened.append(role) or load(self, role))
+    monkeypatch.setattr(
+        "specfw.models.pretrained.model.digests", lambda folder: hashed.append(folder) or digests(folder)
+    )
+    words = [f"target.path={path}", f"drafter.path={path}", "target.dtype=float16", "max_tokens=3"]
+    assert main(["-m", *words, "acceptance=stochastic,sampler_match", "seed=0,1"]) == 0
+    assert (opened, len(hashed)) == (["target", "drafter"], 2)
+    out = capsys.readouterr().out
+    alone = [specfw.run(specfw.compose([*words, "acceptance=sampler_match", "seed=1"])).folder, sweep() / "3"]
+    assert len(opened) == 4  # a Python caller's models are opened for each run, and go with it
+    assert out.endswith(capsys.readouterr().out)
+    events = [[json.loads(line) for line in (one / "events.jsonl").read_text().splitlines()] for one in alone]
+    for name in ("run_started", "model_note", "rule_active"):
+        first, second = ([one for one in run if one["event"] == name] for run in events)
+        assert len(first) == len(second) > 0
+        for one, other in zip(first, second, strict=True):
+            assert {**one, "timestamp": 0} == {**other, "timestamp": 0}
+    assert running._shelf._opened == {}
+
+
+def test_a_checkpoint_that_changes_during_a_sweep_is_not_served_stale(tmp_path, monkeypatch, sweep):
+    path = checkpoints.write(tmp_path / "model", checkpoints.LLAMA)
+    clear = resuming.clear
+
+    def changing(folder, **options):
+        if folder.name == "1":
+            os.utime(f"{path}/config.json")
+            checkpoints.edit(path, "config.json", rms_norm_eps=0.5)
+        clear(folder, **options)
+
+    monkeypatch.setattr(resuming, "clear", changing)
+    words = [f"target.path={path}", f"drafter.path={path}", "max_tokens=3", "acceptance=sampler_match"]
+    assert main(["-m", *words, "seed=0,0,0"]) == 0
+    first, second, third = (
+        json.loads((sweep() / name / "events.jsonl").read_text().splitlines()[0])["models"]["target"]["sha256"]
+        for name in "012"
+    )
+    assert first["config.json"] != second["config.json"] == third["config.json"]
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def test_the_last_lines_count_the_jobs_and_name_those_that_failed(does, sweep, capsys):
+    assert main(does("task.bad=[1,3]", "seed=0,1,2,3")) == 2
+    err = capsys.readouterr().err
+    folder = sweep()
+    assert err.splitlines()[-4:] == [
+        f"specfw: sweep: 2 finished, 2 failed: {folder}",
+        f"specfw: failed: {folder}/1: seed must be another, got 1",
+        f"specfw: failed: {folder}/3: seed must be another, got 3",
+        f"specfw: to go on: python -m specfw task.resume={folder}",
+    ]
+    assert (folder / "1" / "error.txt").read_text() == "seed must be another, got 1\n"
+    assert not list(folder.rglob(".*.part"))
+    assert [path.parent.name for path in sorted(folder.rglob("job.json"))] == ["0", "2"]
+
+
+def test_a_failure_does_not_lose_later_batches(does, sweep):
+    assert main(does("task.bad=[0]", "seed=0,1,2,3", "hydra.sweeper.max_batch_size=2")) == 2
+    assert [path.parent.name for path in sorted(sweep().rglob("job.json"))] == ["1", "2", "3"]
+
+
+def test_a_check_that_failed_is_a_failed_job(does, sweep, capsys):
+    assert main(does("task.bad=[0]", "task.kind=fail", "seed=0,1")) == 1
+    assert f"failed: {sweep()}/0: a check of the run failed" in capsys.readouterr().err
+
+
+def test_an_interrupt_counts_what_ran(does, sweep, capsys):
+    assert main(does("task.bad=[2]", "task.kind=interrupt", "seed=0,1,2,3")) == 130
+    err = capsys.readouterr().err
+    assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
+    assert err.endswith("specfw: interrupted\n")
+
+
+def test_a_launcher_that_dies_loses_no_count(does, sweep, capsys, monkeypatch):
+    # not the class that an import finds: Hydra reads the modules of its plugins anew
+    (basic,) = (one for one in Plugins.instance().discover(Launcher) if one.__name__ == "BasicLauncher")
+    launch = basic.launch
+
+    def dying(self, jobs, initial_job_idx):
+        launch(self, jobs[:2], initial_job_idx)
+        raise RuntimeError("a worker was killed")
+
+    monkeypatch.setattr(basic, "launch", dying)
+    assert main(does("task.bad=[1]", "seed=0,1,2")) == 70
+    err = capsys.readouterr().err
+    assert f"sweep: 1 finished, 2 failed: {sweep()}\n" in err
+    assert f"failed: {sweep()}/1: seed must be another, got 1\n" in err
+    assert f"failed: {sweep()}/2: RuntimeError: a worker was killed\n" in err
+
+
+def test_a_failure_keeps_nothing_of_its_job_alive(does, monkeypatch):
+    heavy, alive = [], []
+
+    class Heavy:
+        pass
+
+    def run(self, tree, folder):
+        gc.collect()
+        alive.append([one() is not None for one in heavy])
+        model = Heavy()
+        heavy.append(weakref.ref(model))
+        raise ValueError("refused")
+
+    monkeypatch.setattr(running.CommandLineJob, "_run", run)
+    assert main(does("seed=0,1,2")) == 2
+    assert alive == [[], [False], [False, False]]
+
+
+# --- going on ---------------------------------------------------------------------------------------------------
+
+
+def test_what_has_finished_is_skipped_and_untouched(sweep, capsys):
+    assert main([*SEEDS, "acceptance=stochastic"]) == 0
+    folder, undisturbed = sweep(), table(sweep())
+    (folder / "1" / "summary.json").unlink()
+    (folder / "1" / ".tokens.jsonl.part").write_text("half")
+    (folder / "1" / ".hydra" / "config.yaml").write_text("ha")
+    (folder / "multirun.yaml").write_text("ha")
+    before = {name: state(folder / name) for name in ("0", "2")}
+    capsys.readouterr()
+    assert main([f"task.resume='{folder}'"]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("\t#") == 1
+    assert "\t#1 : " in err
+    assert "specfw: task.resume: 2 of 3 jobs have finished before\n" in err
+    assert err.endswith(f"specfw: sweep: 1 finished, 0 failed, 2 finished before: {folder}\n")
+    assert out.count("[Speculative acceptance]") == 1
+    assert {name: state(folder / name) for name in before} == before
+    assert table(folder) == undisturbed
+    assert not list(folder.rglob(".*.part"))
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["0", "1", "2"]
+    kept = [path for path in (folder / "1").rglob("*") if path.is_file() and path.name != "hydra.yaml"]  # has the help
+    assert "resume" not in "".join(path.read_text() for path in kept)
+    assert main([f"task.resume='{folder}'"]) == 0  # and when nothing is left
+    assert "sweep: 0 finished, 0 failed, 3 finished before" in capsys.readouterr().err
+    assert table(folder) == undisturbed
+
+
+def test_the_same_words_go_on_as_well(sweep, capsys):
+    assert main(SEEDS) == 0
+    (sweep() / "0" / "job.json").unlink()
+    assert main([*SEEDS, f"task.resume='{sweep()}'"]) == 0
+    assert "2 of 3 jobs have finished before" in capsys.readouterr().err
+    assert resuming.begun(sweep()).words == tuple(SEEDS)
+
+
+@pytest.mark.parametrize("kind", ["refuse", "fail", "interrupt"])
+def test_what_failed_runs_again(kind, does, sweep, monkeypatch, capsys):
+    assert main(does("task.bad=[1]", f"task.kind={kind}", "seed=0,1,2")) != 0
+    before = state(sweep() / "0")
+    monkeypatch.setenv("MENDED", "1")
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert f"{1 if kind == 'interrupt' else 2} of 3 jobs have finished before" in capsys.readouterr().err
+    assert state(sweep() / "0") == before
+    assert sorted(path.name for path in (sweep() / "1").iterdir()) == [".hydra", "job.json", "job.txt"]
+
+
+def test_a_record_that_lost_a_part_is_made_again(sweep, capsys):
+    assert main(SEEDS) == 0
+    undisturbed = table(sweep())
+    with (sweep() / "2" / "tokens.jsonl").open("a") as file:
+        file.write("{")
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert "2 of 3 jobs" in capsys.readouterr().err
+    assert table(sweep()) == undisturbed
+
+
+def test_more_words_add_jobs_and_move_none(sweep, capsys):
+    words = ["-m", *TOY, "acceptance=stochastic,sampler_match"]
+    assert main([*words, "seed=0,1"]) == 0
+    folder, before = sweep(), state(sweep())
+    assert main([*words, "seed=0,1,2", f"task.resume='{folder}'"]) == 0
+    assert "4 of 6 jobs have finished before" in capsys.readouterr().err
+    assert len(table(folder)) == 6
+    left = {name: held for name, held in state(folder).items() if name in before and name.count("/")}
+    assert left == {name: held for name, held in before.items() if name.count("/")}
+    assert main([f"task.resume='{folder}'"]) == 0
+    assert "6 of 6 jobs have finished before" in capsys.readouterr().err
+
+
+def test_another_configuration_goes_beside_what_has_finished(sweep, monkeypatch, capsys):
+    assert main(SEEDS) == 0
+    before = {name: state(sweep() / name) for name in "012"}
+    monkeypatch.setenv("SPECFW_STOCHASTIC_ACCEPT", "1")
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert "0 of 3 jobs have finished before" in capsys.readouterr().err
+    assert {name: state(sweep() / name) for name in "012"} == before
+    rules = {name: numbers["rule"] for name, (numbers, _) in table(sweep()).items()}
+    assert rules == {**dict.fromkeys("012", "sampler-match"), **dict.fromkeys(("0-2", "1-2", "2-2"), "stochastic")}
+
+
+def test_equal_jobs_are_as_many_as_they_were(sweep, capsys):
+    assert main(["-m", *TOY, "seed=0,0,1"]) == 0
+    undisturbed = table(sweep())
+    (sweep() / "1" / "job.json").unlink()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert "2 of 3 jobs" in capsys.readouterr().err
+    assert table(sweep()) == undisturbed
+
+
+def test_a_configuration_that_reads_its_jobs_number_keeps_it(sweep, tmp_path, capsys):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "own.yaml").write_text("# @package _global_\nseed: ${hydra:job.num}\n")
+    words = ["-m", *TOY, f"--config-dir={tmp_path}", "experiment=own", "max_tokens=4,5,6,7"]
+    assert main(words) == 0
+    undisturbed = table(sweep())
+    assert [numbers["seed"] for numbers, _ in undisturbed.values()] == [0, 1, 2, 3]
+    for name in "13":
+        (sweep() / name / "job.json").unlink()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert "2 of 4 jobs" in capsys.readouterr().err
+    assert table(sweep()) == undisturbed
+
+
+def test_a_sweep_of_a_file_goes_on_too(sweep, tmp_path, capsys):
+    (tmp_path / "experiment").mkdir()
+    params = "hydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 4,5\n"
+    (tmp_path / "experiment" / "own.yaml").write_text(f"# @package _global_\n{params}")
+    assert main([*TOY, f"--config-dir={tmp_path}", "experiment=own"]) == 0
+    (sweep() / "1" / "job.json").unlink()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert "1 of 2 jobs have finished before" in capsys.readouterr().err
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_sweep_is_refused(outputs, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "sweep.json").write_text('{"words": [')
+    assert main(TOY) == 0
+    (run,) = outputs.glob("2*/*")
+    capsys.readouterr()
+    for folder in (tmp_path / "empty", tmp_path / "half", tmp_path / "none", run):
+        for words in ([], SEEDS):
+            assert main([*words, f"task.resume='{folder}'"]) == 2
+            err = capsys.readouterr().err
+            assert err == (
+                "specfw: task.resume must be the folder of a sweep, with the sweep.json that it was begun with, "
+                f"got {str(folder)!r}\n"
+            )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([*TOY, "seed=1"], "task.resume must be of a sweep: add --multirun, or leave out all other words"),
+        ([*SEEDS, "hydra.sweep.subdir=."], "hydra.sweep.subdir must be a folder in the sweep's"),
+        (
+            [*SEEDS, "hydra.sweep.subdir=../elsewhere"],
+            "hydra.sweep.subdir must be a folder in the sweep's",
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_go_on_is_refused(words, sentence, sweep, capsys):
+    assert main(SEEDS) == 0
+    before = table(sweep())
+    capsys.readouterr()
+    assert main([*words, f"task.resume='{sweep()}'"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert table(sweep()) == before
+    assert resuming.begun(sweep()).words == tuple(SEEDS)
+
+
+def test_a_sweep_goes_on_under_the_blas_it_began_with(sweep, capsys):
+    assert main(SEEDS) == 0
+    note = sweep() / "sweep.json"
+    note.write_text(json.dumps({**json.loads(note.read_text()), "threads": 7}))
+    assert main([f"task.resume='{sweep()}'"]) == 2
+    sentence = "task.resume must be gone on with under the BLAS it began with (blas=reference threads=7)"
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["task.resume=a,b", "task.resume=[a]", "~task.resume", "task.resume={a: b}"])
+def test_one_sweep_is_gone_on_with(line, capsys):
+    assert main(["-m", line]) == 2
+    assert capsys.readouterr().err.startswith("specfw: task.resume must be the folder of one sweep, got ")
+
+
+def test_python_has_no_sweeps():
+    with pytest.raises(ValueError, match=r"task\.resume"):
+        specfw.compose([*TOY, "task.resume=somewhere"])
