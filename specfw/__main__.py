@@ -1,7 +1,7 @@
 """The command: bind the BLAS, compose, run the task, and say with the exit status how it went.
 
 0 all is well; 1 a check of the run failed; 2 bad input, in one sentence; 70 a defect of the program, with its
-traceback; 130 interrupted.
+traceback; 75 a launcher lost a worker; 130 interrupted.
 """
 
 import os
@@ -93,7 +93,8 @@ def _command(given: list[str], *, own_process: bool) -> int:
     free = THREADS_VARIABLE not in os.environ
     threads = words.threads or ("1" if flags.multirun and free else None)  # jobs of a sweep may share the cores
     backend.bind(words.blas, threads, self_test=not informs)
-    from specfw.config import composing
+    from specfw.config import composing, launching
+    from specfw.tasks.generate import OBJECTIVES
 
     with composing.session(flags.config_dir) as hydra:
         primary = composing.prepare(hydra, words, flags.config_name)
@@ -104,6 +105,8 @@ def _command(given: list[str], *, own_process: bool) -> int:
         sweep = common is not None and (flags.multirun or composing.is_sweep(common))
         if resume is not None and not informs:
             require(resuming.KEY, sweep, "of a sweep: add --multirun, or leave out all other words", str(resume))
+        if common is not None:
+            launching.require_launchable(common, tuple(OBJECTIVES), sweep=sweep)
         if not informs and not sweep:  # refuse before a folder is made
             composing.check(hydra, primary, words)
         if common is not None:

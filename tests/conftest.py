@@ -14,3 +14,15 @@ import mlx.core as mx  # noqa: E402 - after the BLAS is bound
 from screen import attach  # noqa: E402, F401 - a fixture
 
 mx.set_default_device(mx.cpu)
+
+ON_REQUEST = ("launchers", "slurm", "browser")
+"""Markers of tests that need more than the test group installs: they run where -m names them."""
+
+
+def pytest_collection_modifyitems(config, items):
+    asked = config.getoption("markexpr")
+    unasked = [name for name in ON_REQUEST if name not in asked]
+    left_out = [item for item in items if any(item.get_closest_marker(name) for name in unasked)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

@@ -12,7 +12,8 @@ from specfw.config.sentences import REFUSALS, sentence
 from specfw.errors import FailedCheckError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-FAILED_CHECK, BAD_INPUT, DEFECT, INTERRUPTED = 1, 2, 70, 130
+FAILED_CHECK, BAD_INPUT, DEFECT, LOST, INTERRUPTED = 1, 2, 70, 75, 130
+_OF_LOST_WORKERS = ("TerminatedWorkerError", "UncompletedJobError", "WorkerCrashedError", "NodeDiedError")
 
 
 class JobError(Exception):
@@ -38,6 +39,8 @@ def status(error: BaseException) -> int:
             return INTERRUPTED
         case FailedCheckError():
             return FAILED_CHECK
+        case _ if type(error).__name__ in _OF_LOST_WORKERS:
+            return LOST
         case _ if isinstance(error, REFUSALS):
             return BAD_INPUT
     return DEFECT
@@ -54,6 +57,10 @@ def described(error: BaseException, lines: tuple[str, ...] = ()) -> str:
         return error.text
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    if status(error) == LOST:
+        return (
+            f"a worker ended before its job did, finished jobs have their records: {sentence(error).partition('. ')[0]}"
+        )
     if status(error) == DEFECT:
         return "".join(traceback.format_exception(error)).rstrip()
     return sentence(error, lines)

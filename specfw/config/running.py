@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +14,7 @@ from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
 from specfw.config.failures import JobError, described, interruptible, status
 from specfw.config.overrides import Words
+from specfw.config.workers import Origin, origin, settle
 from specfw.errors import FailedCheckError
 from specfw.files import write_whole
 from specfw.provenance import digest_of, in_force
@@ -77,13 +78,18 @@ class CommandLineJob:
     Attributes:
         words: of the command line.
         sweep: whether this is one of many jobs.
+        began: the process that the command was given to.
     """
 
     words: Words
     sweep: bool
+    began: Origin = field(default_factory=origin)
 
-    def __call__(self, tree: DictConfig) -> None:
+    def __call__(self, tree: DictConfig) -> float | None:
         """Run one job; a failure leaves its sentence in the job's folder as error.txt.
+
+        Returns:
+            What `task.objective` names, for a sweeper that searches; None where it names nothing.
 
         Raises:
             JobError: a job of a sweep failed; the others go on.
@@ -91,36 +97,44 @@ class CommandLineJob:
         """
         folder = Path(HydraConfig.get().runtime.output_dir)
         resuming.clear(folder)
-        failure = self._failure(tree, folder)
-        if failure is None:
-            return
+        came = self._came_to(tree, folder)
+        if not isinstance(came, JobError):
+            return came
         # raised outside of any handler: a sweep keeps its errors, and through a traceback they would keep the models
-        sys.stderr.write(f"specfw: {failure.text}\n")
+        sys.stderr.write(f"specfw: {came.text}\n")
         if self.sweep:
-            raise failure
-        raise SystemExit(failure.status)  # what Hydra would report is said already
+            raise came
+        raise SystemExit(came.status)  # what Hydra would report is said already
 
-    def _failure(self, tree: DictConfig, folder: Path) -> JobError | None:
+    def _came_to(self, tree: DictConfig, folder: Path) -> float | JobError | None:
         try:
             with interruptible():
-                self._run(tree, folder)
-        except Exception as error:  # noqa: BLE001 # whatever it is, the folder says it and other jobs run on
+                return self._run(tree, folder)
+        except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and self.began.is_here():
+                raise  # ends the sweep; in a worker, whose scheduler may end it, one job
+            # whatever it is, the folder says it and other jobs run on
             failure = JobError(status(error), described(error))
             resuming.clear(folder)
             write_whole(folder / resuming.ERROR, failure.text + "\n")
             return failure
-        return None
 
-    def _run(self, tree: DictConfig, folder: Path) -> None:
+    def _run(self, tree: DictConfig, folder: Path) -> float | None:
+        settle(self.began)
         registry.load_plugins(self.words.plugins)
         holds = checked(plain(tree, self.words))
         require_bound(holds.config["backend"])
-        if not _start(holds, folder, None, _shelf if self.sweep else None).passed:
+        outcome = _start(holds, folder, None, _shelf if self.sweep else None)
+        if not outcome.passed:
             raise FailedCheckError(f"a check of the run failed, its record is in {folder}")
         if self.sweep:
             resuming.note_finished(folder, digest(holds.config))
+        return _task(holds).objective_of(outcome)
 
 
 def _start(holds: Checked, folder: Path, acceptance: str | None, shelf: Shelf | None = None) -> Outcome:
-    task = cast("Task", registry.build("task", holds.config["task"], "task"))
-    return task.run(Job(holds.config, holds.unresolved, folder, acceptance, shelf))
+    return _task(holds).run(Job(holds.config, holds.unresolved, folder, acceptance, shelf))
+
+
+def _task(holds: Checked) -> Task:
+    return cast("Task", registry.build("task", holds.config["task"], "task"))

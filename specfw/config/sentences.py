@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from specfw.config.launching import absent
 from specfw.registry import suggestion
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -53,6 +54,8 @@ def sentence(error: BaseException, lines: tuple[str, ...] = ()) -> str:
 
 def _unknown_option(error: MissingConfigException, lines: tuple[str, ...]) -> str:
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    if told := absent(group, name):
+        return told
     if not error.options:
         return _joined(str(error).partition("Config search path")[0])
     written = (line.partition("=") for line in lines)

@@ -47,3 +47,7 @@ class Task(ABC):
             FailedCheckError: a check failed on the way, exit status 1.
             KeyboardInterrupt: after what ran was recorded, exit status 130.
         """
+
+    def objective_of(self, outcome: Any) -> float | None:
+        """The number of an outcome that a search is to make large; None where none was asked for."""
+        return None
