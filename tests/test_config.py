@@ -19,7 +19,11 @@ from hydra.core.global_hydra import GlobalHydra
 TOY = "pair=iid"
 CONF = conf_dir()
 OPTIONS = sorted(path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF)
-OURS = [option for option in OPTIONS if option.parts[0] != "hydra"]
+OF_EXTRAS = ("experiment/tune", "hydra/launcher/ray_local", "hydra/launcher/ray_cluster")
+WITH_EXTRAS = [
+    pytest.param(option, marks=pytest.mark.launchers if str(option) in OF_EXTRAS else ()) for option in OPTIONS
+]
+OURS = [option for option in WITH_EXTRAS if option.values[0].parts[0] != "hydra"]
 NEEDS = {
     "pair/custom": ["model@target=cache_length", "model@drafter=cache_length"],
     "prompts/texts": ["prompts.texts=[a]"],
@@ -28,6 +32,7 @@ NEEDS = {
     "prompts/json_lines": ["prompts.path=x"],
     "prompts/ids": ["prompts.ids=[0]"],
     "task/audit": ["task.source=x"],
+    "task/report": ["task.source=[x]"],
     "model/cycle": ["target.successors=[0]"],
     "model/iid": ["target.probs=[1]"],
     "model/markov": ["target.rows=[[1]]"],
@@ -104,7 +109,7 @@ def test_the_default_is_the_shipped_pair_and_no_rule_but_a_request_for_one():
     config = specfw.compose()
     assert (config["target"]["path"], config["drafter"]["path"]) == ("zoo:target", "zoo:drafter")
     assert config["acceptance"] == {"name": "auto", "strict": False}
-    assert config["task"] == {"name": "generate"}
+    assert config["task"] == {"name": "generate", "objective": None}
 
 
 def test_the_schema_holds_the_keys_that_the_first_page_explains():
@@ -193,14 +198,16 @@ def test_a_file_begins_with_its_header_then_says_what_it_is(option):
     assert "python -m specfw" in text
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=str)
+@pytest.mark.parametrize("option", WITH_EXTRAS, ids=str)
 def test_the_command_a_file_names_composes(option):
     text = " ".join(
         line.removeprefix("#")
         for line in (CONF / option.with_suffix(".yaml")).read_text().splitlines()
         if line.startswith("#")
     )
-    filled_in = text.replace("<folder>", "zoo:target").replace("<hub id>", "zoo:target")
+    filled_in = text.replace("<date>/<time>", "0")
+    for place in ("<folder>", "<hub id>"):
+        filled_in = filled_in.replace(place, "zoo:target")
     words = shlex.split(filled_in.partition("python -m specfw")[2])
     assert not any("<" in word for word in words)
     flags = overrides.arguments(words)
@@ -275,7 +282,7 @@ def test_every_component_has_its_file(group):
         ("acceptance.name=nope", r"acceptance must be one of: .*stochastic.*; got 'nope'"),
         ("model@target=nope", r"model@target must be one of: .*iid.*; got 'nope'"),
         ("sampler@draft_sampler=nope", r"sampler@draft_sampler must be one of: as_target, .*; got 'nope'"),
-        ("experiment=nope", r"experiment must be one of: .*smoke; got 'nope'"),
+        ("experiment=nope", r"experiment must be one of: .*smoke, tune; got 'nope'"),
         ("target.name=cycle", r"target\.probs is not a key"),
         ("model=iid", r"model is not mounted by that name; allowed: model@drafter, model@target"),
         ("model@targt=iid", r"model@targt is not mounted by that name; allowed: model@drafter, model@target"),

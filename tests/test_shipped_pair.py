@@ -82,7 +82,7 @@ def test_rewinding_is_starting_from_scratch(pair, prompt):
     fresh = target.new_cache(1)
     feed = mx.array(committed[None].astype(np.int32))
     scratch = np.array(target.forward(feed, fresh)[:, -1].astype(mx.float32))
-    rewound = np.array(target.forward(feed[:, -1:], generation._cache)[:, -1].astype(mx.float32))
+    rewound = np.array(target.forward(feed[:, -1:], generation._rounds.cache)[:, -1].astype(mx.float32))
     np.testing.assert_allclose(rewound, scratch, atol=2e-4)
     assert rewound.argmax() == scratch.argmax()
 
