@@ -194,7 +194,7 @@ def _own(parts: Parts, planned: Plan, *, diagnosed: bool = False) -> Own:
         stops_at_rejection=rule.stops_at_rejection,
         controller=changing,
         decoder=decoder(config, planned._replace(diagnostics=planned.diagnostics if diagnosed else {}), models),
-        setting=planned.setting,
+        setting=planned.setting._replace(drafter=models.drafter),
         diagnostics=planned.diagnostics if diagnosed else {},
     )
 
