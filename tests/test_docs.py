@@ -367,6 +367,13 @@ def words(page):
     return set(re.findall(r"`([^`]+)`", prose(DOCS / page)))
 
 
+def test_the_tests_of_known_faults_exist():
+    named = {word for word in words("known-faults.md") if word.startswith("test_")}
+    made = set(re.findall(r"^def (test_\w+)", code("tests"), flags=re.MULTILINE))
+    assert len(named) > 30
+    assert named <= made, named - made
+
+
 def test_every_environment_variable_is_explained():
     named = set(re.findall(r"\"(SPECFW_[A-Z_]+)\"", code("specfw"))) | {"SPECFW_TEST_SAMPLES", "SPECFW_OUTPUTS"}
     assert named <= words("environment-variables.md")

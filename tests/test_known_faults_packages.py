@@ -35,6 +35,8 @@ NEAR = 1e-3
 """Two logits of up to 38 that sums of float32 in another order may swap."""
 ZERO = {"temperature": {"value": 0.0}}
 GREEDY = chain(**ZERO)
+WRONG = chain(**ZERO, bias={"values": {NEVER: 1000.0}})
+"""Drafts what is never accepted."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,17 +106,17 @@ def same_or_near(model, prompt, one, other):
 
 
 @pytest.mark.parametrize(
-    ("regime", "k"), [("all_accept", 1), ("all_accept", 4), ("all_reject", 4), ("mixed", 2), ("mixed", 4)]
+    ("regime", "k"), [("all_accept", 1), ("all_accept", 4), ("all_reject", 2), ("mixed", 2), ("mixed", 4)]
 )
 def test_every_row_is_that_of_one_pass_over_what_was_emitted(target, drafter, prompt, regime, k):
     """B01, B02, B09, B11, B38, B82: both caches after every round, and p and q at every accepted place."""
     draft, model = chain(), target
     if regime == "all_reject":
-        draft = chain(**ZERO, bias={"values": {NEVER: 1000.0}})
+        draft = WRONG
     if regime == "mixed":
         model = drafter
     rows, tally = Rows(), Tally(stops_at_rejection=True)
-    parts = decoder(target, model, k=k, draft_sampler=draft, observers=[rows], max_tokens=12)
+    parts = decoder(target, model, k=k, draft_sampler=draft, observers=[rows], max_tokens=9)
     generation, outcomes = watched(parts, prompts=[prompt])
     committed = generation.tokens[0, : generation.lengths[0]].tolist()
     p, q = probabilities(target, committed), probabilities(model, committed)
@@ -139,7 +141,7 @@ def test_a_layer_that_forgets_less_ends_the_run(target, prompt, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(target, "new_cache", lambda _: LayerCaches([*(KVCache() for _ in range(others)), Stuck()]))
         with pytest.raises(RuntimeError, match="Stuck was asked to forget"):
-            list(start(decoder(target, target, max_tokens=12), prompts=[prompt]))
+            list(start(decoder(target, target, draft_sampler=WRONG, max_tokens=12), prompts=[prompt]))
 
 
 def narrowed(path, folder, window):
@@ -153,11 +155,11 @@ def narrowed(path, folder, window):
 
 
 def test_text_beyond_a_sliding_window_is_that_of_mlx_lms_rotating_cache(target, tmp_path):
-    """B03, B07, F3, B100: Gemma's own weights and a window of 10; SmolLM2, of another vocabulary, drafts."""
-    gemma = opened(narrowed(downloaded(GEMMA3), tmp_path, 10))
+    """B03, B07, F3, B100: Gemma's own weights and a window of 12; SmolLM2, of another vocabulary, drafts."""
+    gemma = opened(narrowed(downloaded(GEMMA3), tmp_path, 12))
     prompt = gemma.tokenizer.encode("The capital of France is Paris, and the")
     length = 14
-    assert len(prompt) < 10 < len(prompt) + length - 5
+    assert len(prompt) < 12 < len(prompt) + length - 5
     argmax = lambda row: mx.argmax(row, axis=-1)  # noqa: E731
     steps = generate_step(mx.array(prompt), gemma.module, max_tokens=length, sampler=argmax)
     expected = [int(token) for token, _ in steps]
@@ -316,7 +318,7 @@ def test_the_kill_switch_is_in_the_record(command, path, monkeypatch):
     assert "rule=sampler-match" in out
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     (active,) = (event for event in events if event["event"] == "rule_active")
-    assert (active["asked"], active["rule"], active["decided_by"]) == ("stochastic", "sampler-match", "environment")
+    assert (active["rule"], active["decided_by"]) == ("sampler-match", "environment")
 
 
 def test_a_drafter_that_cannot_be_read_is_no_plain_decoding(command, path, tmp_path):
