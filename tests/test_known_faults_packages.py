@@ -292,7 +292,7 @@ def command(path, tmp_path, monkeypatch, capsys):
         words = (f"target.path={path}", "prompts.text='The capital of France is'", "max_tokens=5", *words)
         status = main(["model@target=gguf", *words])
         out, err = capsys.readouterr()
-        return status, out, err, next(iter(tmp_path.glob("2*/*")), None)
+        return status, out, err, max(tmp_path.glob("2*/*"), default=None)
 
     return run
 
