@@ -158,7 +158,7 @@ class _Run:
         self._max_tokens, self._total = config["max_tokens"], 0
         self._active, self._tokenizer = planned.active, models.target.tokenizer
         self._tally = Tally(planned.active.rule.stops_at_rejection)
-        setting = planned.setting
+        setting = planned.setting._replace(drafter=models.drafter)
         self._observers: dict[str, Observer] = {name: one.open(setting) for name, one in planned.diagnostics.items()}
         self._decoder = decoder(config, planned, models, tuple(self._observers.values()))
         self._outputs: dict[tuple[int, int], Output] = {}

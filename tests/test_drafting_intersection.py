@@ -9,7 +9,9 @@ from specfw.diagnostics.acceptance import Acceptance
 from specfw.diagnostics.base import Setting
 from specfw.diagnostics.calibration import Calibration
 from specfw.diagnostics.closed_forms import ClosedForms
+from specfw.diagnostics.kept_mass import KeptMass
 from specfw.drafting.intersection import IntersectionDrafting
+from specfw.models.base import Footprint
 from specfw.models.intersection import intersected
 from specfw.models.spelling import Word, words
 from specfw.models.tokenizer import Tokenizer
@@ -274,9 +276,65 @@ def test_more_than_it_holds_cannot_be_forgotten():
 
 def test_drafts_cost_no_synchronisation():
     target, drafter = abc()
-    generation = start(intersection(target, drafter, max_tokens=21))
+    kept = KeptMass().open(Setting(rule=rule("stochastic"), point_mass=False, drafter=drafter))
+    generation = start(intersection(target, drafter, max_tokens=21, observers=[kept]))
     outcomes = list(generation)
     assert generation.host_syncs == len(outcomes) + 1
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_the_kept_mass_of_the_toy_pair_is_what_both_have(temperature):
+    """q is 1/2, 1/4, 1/4 on a, b, c, and b and c are shared; the chain comes after."""
+    target, drafter = abc()
+    kept = KeptMass().open(Setting(rule=rule("stochastic"), point_mass=False, drafter=drafter))
+    sampler = chain(temperature={"value": temperature})
+    controller = Scripted(script=[2, 0, 1])
+    outcomes = list(
+        start(intersection(target, drafter, controller=controller, max_tokens=12, observers=[kept], sampler=sampler))
+    )
+    drafted = sum(outcome.lengths[0] > 0 for outcome in outcomes)
+    assert kept.numbers() == {"mean": pytest.approx(1 / 2), "least": pytest.approx(1 / 2), "rounds": drafted}
+    assert 0 < drafted < len(outcomes)
+
+
+def test_the_kept_mass_is_of_the_row_that_begins_the_round():
+    """A drafter that reads its context, some tokens in several pieces."""
+    drafter, table = contextual(2)
+    target = speaking(iid([0.2, 0.2, 0.2, 0.1, 0.2, 0.1]), TOKENS)
+    model = intersected(speaking(drafter, LETTERS), target)
+    kept = KeptMass().open(Setting(rule=rule("stochastic"), point_mass=False, drafter=model))
+    generation = start(intersection(target, model, k=2, observers=[kept], max_tokens=30), prompts=[(3, 1)])
+    expected = []
+    for outcome in generation:
+        if outcome.lengths[0]:
+            known = generation.tokens[0, : outcome.position[0]].tolist()
+            expected.append(row_of(table, spelled(known))[OWN].sum())
+    assert kept.numbers()["mean"] == pytest.approx(np.mean(expected), abs=1e-6)
+    assert kept.numbers()["least"] == pytest.approx(min(expected), abs=1e-6)
+    assert min(expected) < 0.9 * max(expected)
+
+
+def test_nothing_is_left_out_where_nothing_is_shared_out():
+    kept = KeptMass().open(Setting(rule=rule("stochastic"), point_mass=False, drafter=iid(P)))
+    list(start(decoder(iid(P), iid(P), observers=[kept], max_tokens=9)))
+    assert kept.numbers() == {
+        "mean": pytest.approx(np.nan, nan_ok=True),
+        "least": pytest.approx(np.nan, nan_ok=True),
+        "rounds": 0,
+    }
+
+
+def test_memory_is_that_of_the_drafters_own_tokens():
+    """Six tokens of the target in 1, 2, 1, 3, 1 and 1 pieces."""
+    asked = []
+    drafter = uniform(LETTERS)
+    drafter.footprint = lambda tokens, chunk: asked.append((tokens, chunk)) or Footprint(cache_bytes=tokens)
+    model = intersected(drafter, uniform(TOKENS))
+    assert model.footprint(100, 7).cache_bytes == 150
+    assert asked == [(150, 11)]
 
 
 # --- equal vocabularies -----------------------------------------------------------------------------------------
@@ -354,6 +412,9 @@ def test_end_to_end_the_text_decodes_and_the_record_says_what_is_shared(said, tm
     )
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["verdict"] == "passed"
+    kept = summary["diagnostics"]["kept_mass"]
+    assert (kept["least"], kept["mean"]) == pytest.approx((1, 1)), "it has no token that the target has not"
+    assert kept["rounds"] == summary["rounds"]
     rows = [json.loads(line) for line in (folder / "tokens.jsonl").read_text().splitlines()]
     tokenizer = shipped("target").tokenizer
     assert out.startswith(tokenizer.decode([row["id"] for row in rows if row["id"] != 0])[:20])

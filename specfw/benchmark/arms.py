@@ -6,9 +6,9 @@ the same tokens. Tokens of the first round are not counted.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from specfw.counting import rate
 from specfw.prompts.base import Encoded
@@ -54,6 +54,7 @@ class Timed(NamedTuple):
         emitted: ids, by prompt.
         phases: seconds of draft, verify and decide, where they were timed apart.
         rounds: that ended in this time, plain ones too.
+        lengths: K of each of these rounds, where it changes.
     """
 
     seconds: float
@@ -62,6 +63,7 @@ class Timed(NamedTuple):
     emitted: tuple[tuple[int, ...], ...]
     phases: tuple[float, float, float] | None = None
     rounds: int = 0
+    lengths: tuple[int, ...] = ()
 
     def plus(self, other: Self) -> Self:
         """Both one after the other."""
@@ -76,6 +78,7 @@ class Timed(NamedTuple):
             emitted=(*self.emitted, *other.emitted),
             phases=phases,
             rounds=self.rounds + other.rounds,
+            lengths=(*self.lengths, *other.lengths),
         )
 
 
@@ -87,8 +90,9 @@ class Arm(ABC):
         name: unique among the arms of a benchmark.
         engine: `specfw` or `mlx-lm`.
         rule: id of the rule that decides; `plain` where nothing is drafted.
-        num_draft_tokens: K, 0 for plain decoding.
+        num_draft_tokens: K, 0 for plain decoding; where K changes the most it may be.
         stops_at_rejection: whether a per-position acceptance exists.
+        controller: name and fields of what changes K; None where it is constant.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Arm(ABC):
     rule: str
     num_draft_tokens: int
     stops_at_rejection: bool = True
+    controller: Mapping[str, Any] | None = None
 
     @abstractmethod
     def decode(self, prompt: Encoded, seed: int, clock: Clock) -> Timed:

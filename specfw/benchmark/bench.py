@@ -2,16 +2,20 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from specfw.benchmark.arms import Clock
-from specfw.benchmark.line_up import Parts, Wanted, check, line_up
+from specfw.benchmark.line_up import LineUp, Parts, Wanted, check, line_up
 from specfw.benchmark.measuring import Course, measure
+from specfw.benchmark.own import Own
 from specfw.benchmark.report import Ran, Report, report
-from specfw.experiment import read
+from specfw.drafting.controllers.base import Controller
+from specfw.experiment import costed, read
 from specfw.models.memory import wired
-from specfw.parts import load, plan
+from specfw.parts import Models, Plan, load, plan
+from specfw.prompts.base import Encoded
 from specfw.shelf import Shelf
 
 
@@ -56,8 +60,22 @@ def benchmark(
         say(f"{kind} left out: {why}")
     say(f"{len(chosen.arms)} arms: {', '.join(arm.name for arm in chosen.arms)}")
     with wired():
+        chosen = _knowing(chosen, planned, models, prompts, say)
         measured = measure(Course(chosen.arms, prompts, models, config["seed"], repeats, clock, say))
     names = {role: model.name for role, model in models.present().items()}
     lengths = tuple(len(one.ids) for one in prompts)
     ran = Ran(names, lengths, tuple(planned.chain.describe()))
     return report(chosen, measured, ran, speedup=wanted.speedup)
+
+
+def _knowing(
+    chosen: LineUp, planned: Plan, models: Models, prompts: Sequence[Encoded], say: Callable[[str], None]
+) -> LineUp:
+    """The arms, their controllers knowing what passes cost; arms with the same controller know the same."""
+
+    @cache
+    def learn(controller: Controller) -> Controller:
+        tell = lambda costs: say(f"controller knows: {costs}")  # noqa: E731
+        return costed(planned._replace(controller=controller), models, prompts, tell).controller
+
+    return chosen._replace(arms=tuple(arm.knowing(learn) if isinstance(arm, Own) else arm for arm in chosen.arms))

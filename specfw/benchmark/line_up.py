@@ -8,10 +8,11 @@ from specfw.acceptance.sampler_match import SamplerMatch
 from specfw.acceptance.sampler_match_no_proposal_distribution import SamplerMatchNoProposalDistribution
 from specfw.benchmark import mlx_lm_sampler
 from specfw.benchmark.arms import Arm
-from specfw.benchmark.own import Own
+from specfw.benchmark.own import Own, described
+from specfw.drafting.controllers.base import Controller
 from specfw.drafting.controllers.constant import Constant
 from specfw.parts import Models, Plan, decoder, plan
-from specfw.registry import require
+from specfw.registry import build, require
 
 PLAIN, MLX_LM_PLAIN, MLX_LM_SPECULATIVE, RULES = KINDS = ("plain", "mlx_lm_plain", "mlx_lm_speculative", "rules")
 AUTO = "auto"
@@ -24,7 +25,8 @@ class Wanted(NamedTuple):
     Attributes:
         arms: kinds of arms, None for those that exist.
         rules: names of acceptance rules.
-        num_draft_tokens: K of every arm that drafts.
+        num_draft_tokens: K of every arm that drafts with a constant one.
+        controllers: names of controllers that change K, each an arm of every rule.
         diagnostics_cost: time the configured rule with and without the configured diagnostics.
         speedup: whether ratios to plain decoding are wanted; None: where it is among the arms.
     """
@@ -34,6 +36,7 @@ class Wanted(NamedTuple):
     num_draft_tokens: tuple[int, ...]
     diagnostics_cost: bool
     speedup: bool | None
+    controllers: tuple[str, ...] = ()
 
 
 class LineUp(NamedTuple):
@@ -69,10 +72,11 @@ def check(wanted: Wanted, config: Mapping[str, Any], planned: Plan) -> None:
     require("num_samples", config["num_samples"] == 1, "1 for a benchmark, which repeats", config["num_samples"])
     require("batch_size", config["batch_size"] in (None, 1), "null or 1 for a benchmark", config["batch_size"])
     require("stop", not config["stop"], "[] for a benchmark, which handles no text", config["stop"])
-    constant = isinstance(planned.controller, Constant)
-    require("controller", constant, "constant: task.num_draft_tokens says K", config["controller"]["name"])
+    configured = config["controller"]["name"]
+    known = configured in ("constant", *wanted.controllers)
+    require("controller", known, "constant, or one of task.controllers", configured)
     own = (planned.controller.longest,) if wanted.diagnostics_cost else ()
-    least = 2 * (max(*wanted.num_draft_tokens, *own, 0) + 1)
+    least = 2 * (max(*(one.longest for one in _controllers(wanted, config)), *own, 0) + 1)
     why = "so that two rounds fit"
     require("max_tokens", config["max_tokens"] >= least, f"at least {least}, {why}", config["max_tokens"])
     if wanted.diagnostics_cost and not planned.diagnostics:
@@ -82,10 +86,12 @@ def check(wanted: Wanted, config: Mapping[str, Any], planned: Plan) -> None:
     if wanted.diagnostics_cost and planned.drafting.proposes:
         drafted = planned.controller.longest
         require("controller.num_draft_tokens", drafted >= 1, "at least 1 for task.diagnostics_cost", drafted)
+    drafts = planned.drafting.proposes and RULES in (wanted.arms or KINDS)
+    require("task.controllers", drafts or not wanted.controllers, "[] where no rule drafts", list(wanted.controllers))
     if wanted.arms is not None and not planned.drafting.proposes:
         for kind in (MLX_LM_SPECULATIVE, RULES):
             require("task.arms", kind not in wanted.arms, f"without {kind} where nothing drafts", list(wanted.arms))
-    if planned.drafting.proposes and RULES in (wanted.arms or KINDS):
+    if drafts:
         _different(wanted.rules, _rules(wanted, config))
 
 
@@ -132,8 +138,8 @@ def _arms(kind: str, wanted: Wanted, parts: Parts) -> Iterator[Arm]:
             yield _own(parts, plan({**parts.config, "drafting": {"name": "none"}}))
         case "rules":
             for planned in _rules(wanted, parts.config):
-                for count in wanted.num_draft_tokens:
-                    yield _own(parts, planned._replace(controller=Constant(num_draft_tokens=count)))
+                for controller in _controllers(wanted, parts.config):
+                    yield _own(parts, planned._replace(controller=controller))
         case _:
             yield from _of_mlx_lm(kind, wanted, parts)
 
@@ -176,7 +182,9 @@ def _require_same_draws(planned: Plan) -> None:
 def _own(parts: Parts, planned: Plan, *, diagnosed: bool = False) -> Own:
     drafted = planned.controller.longest if planned.drafting.proposes else 0
     rule, config = planned.active.rule, parts.config
-    name = PLAIN if isinstance(rule, Plain) else f"{rule.id} K={drafted}"
+    changing = described(planned.controller) if planned.drafting.proposes else None
+    length = changing["name"] if changing else f"K={drafted}"
+    name = PLAIN if isinstance(rule, Plain) else f"{rule.id} {length}"
     models = parts.models if planned.drafting.proposes else Models(parts.models.target, None)
     return Own(
         name=f"{name} with diagnostics" if diagnosed else name,
@@ -184,8 +192,9 @@ def _own(parts: Parts, planned: Plan, *, diagnosed: bool = False) -> Own:
         rule=rule.id,
         num_draft_tokens=drafted,
         stops_at_rejection=rule.stops_at_rejection,
+        controller=changing,
         decoder=decoder(config, planned._replace(diagnostics=planned.diagnostics if diagnosed else {}), models),
-        setting=planned.setting,
+        setting=planned.setting._replace(drafter=models.drafter),
         diagnostics=planned.diagnostics if diagnosed else {},
     )
 
@@ -195,6 +204,14 @@ def _rules(wanted: Wanted, config: Mapping[str, Any]) -> list[Plan]:
     configured = config["acceptance"]
     nodes = [configured if name == configured["name"] else {"name": name} for name in wanted.rules]
     return [plan({**config, "acceptance": node}) for node in nodes]
+
+
+def _controllers(wanted: Wanted, config: Mapping[str, Any]) -> list[Controller]:
+    """Every constant K, then each named controller, with the fields of the configured one where it is the same."""
+    configured = config["controller"]
+    nodes = [configured if name == configured["name"] else {"name": name} for name in wanted.controllers]
+    constant = [Constant(num_draft_tokens=count) for count in wanted.num_draft_tokens]
+    return [*constant, *(build("controller", node, "controller") for node in nodes)]
 
 
 def _different(names: Sequence[str], plans: Sequence[Plan]) -> None:

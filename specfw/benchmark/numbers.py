@@ -3,10 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from specfw.diagnostics._student import quantile
 
+import numpy as np
+
+Rounds: TypeAlias = Mapping[int, int]
+"""How many rounds there were of each K; of a constant K one is enough."""
 COVERAGE = 0.95
 _HALVINGS = 60
 
@@ -54,43 +58,56 @@ class Costs(NamedTuple):
     target_s: Mapping[int, float]
     drafter_s: Mapping[int, float]
 
-    def round_s(self, drafted: int) -> float:
-        """c(K + 1) + K d, what a round cannot cost less than."""
-        return self.target_s[drafted + 1] + (drafted * self.drafter_s[1] if drafted else 0.0)
+    def round_s(self, rounds: Rounds) -> float:
+        """The mean of c(K + 1) + K d, what a round cannot cost less than; c between measured rows is a line."""
+        return _mean({drafted: self._round_s(drafted) for drafted in rounds}, rounds)
 
-    def bound(self, tokens: float, drafted: int) -> float:
+    def _round_s(self, drafted: int) -> float:
+        target = float(np.interp(drafted + 1, list(self.target_s), list(self.target_s.values())))
+        return target + (drafted * self.drafter_s[1] if drafted else 0.0)
+
+    def bound(self, tokens: float, rounds: Rounds) -> float:
         """E(K) c(1) / (c(K + 1) + K d): the speedup of rounds that cost nothing but their passes.
 
         Args:
             tokens: E(K), mean tokens of a round.
-            drafted: K.
+            rounds: how many there were of each K.
         """
-        return tokens * self.target_s[1] / self.round_s(drafted)
+        return tokens * self.target_s[1] / self.round_s(rounds)
 
-    def flip(self, drafted: int, share: float = 1.0) -> float | None:
-        """The acceptance at which rounds of K draft tokens break even with plain decoding.
+    def flip(self, rounds: Rounds, share: float = 1.0) -> float | None:
+        """The acceptance at which such rounds break even with plain decoding.
 
         Args:
-            drafted: K.
+            rounds: how many there were of each K.
             share: of the bound that is reached; 1 counts the passes alone.
 
         Returns:
             The a of `acceptance` for E(K) = (c(K + 1) + K d) / (c(1) share); None where no acceptance pays.
         """
-        return acceptance(self.round_s(drafted) / (self.target_s[1] * share), drafted)
+        return acceptance(self.round_s(rounds) / (self.target_s[1] * share), rounds)
 
 
-def tokens_of_round(accepted: float, drafted: int) -> float:
-    """(1 - a^(K+1)) / (1 - a): mean tokens of a round whose draft tokens stand independently with chance a."""
-    return math.fsum(accepted**place for place in range(drafted + 1))
+def tokens_of_round(accepted: float, rounds: Rounds) -> float:
+    """(1 - a^(K+1)) / (1 - a): mean tokens of rounds whose draft tokens stand independently with chance a."""
+    return _mean({drafted: math.fsum(accepted**place for place in range(drafted + 1)) for drafted in rounds}, rounds)
 
 
-def acceptance(tokens: float, drafted: int) -> float | None:
-    """The a in [0, 1] at which a round of K draft tokens yields `tokens`; 0 below 1 token, None above K + 1."""
-    if tokens > drafted + 1:
+def acceptance(tokens: float, rounds: Rounds) -> float | None:
+    """The a in [0, 1] at which rounds yield `tokens` each; 0 below 1 token, None above K + 1."""
+    if tokens > mean_length(rounds) + 1:
         return None
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if tokens_of_round(middle, drafted) < tokens else (low, middle)
+        low, high = (middle, high) if tokens_of_round(middle, rounds) < tokens else (low, middle)
     return high if high > 2.0**-_HALVINGS else 0.0
+
+
+def mean_length(rounds: Rounds) -> float:
+    """K in the mean."""
+    return _mean({drafted: drafted for drafted in rounds}, rounds)
+
+
+def _mean(values: Mapping[int, float], rounds: Rounds) -> float:
+    return math.fsum(values[drafted] * count for drafted, count in rounds.items()) / sum(rounds.values())

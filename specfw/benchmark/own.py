@@ -1,17 +1,20 @@
 """Arms of specfw: the loop of every run, without a record, and without diagnostics unless they are what is timed."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Self, final
+from typing import Any, Self, final
 
 from specfw.benchmark.arms import Arm, Clock, Counts, Timed
 from specfw.counting import Tally
 from specfw.decoder import Decoder
 from specfw.diagnostics.base import Diagnostic, Setting
 from specfw.diagnostics.tokens import TokenRows
+from specfw.drafting.controllers.base import Controller
+from specfw.drafting.controllers.constant import Constant
 from specfw.generation import Generation
 from specfw.prompts.base import Encoded
+from specfw.registry import name_of
 from specfw.types import Batch, Outcome
 
 import numpy as np
@@ -52,16 +55,33 @@ class Own(Arm):
         emitted = tuple(generation.tokens[0, ids.shape[1] : generation.lengths[0]].tolist())
         tokens = len(emitted) - int(outcomes[0].emitted.sum())
         self.require_tokens(tokens)
-        return Timed(seconds, tokens, self._counts(outcomes), (emitted,), _phases(outcomes[1:]), len(outcomes) - 1)
+        counted = outcomes[1:]
+        lengths = tuple(int(outcome.lengths[0]) for outcome in counted) if self.controller else ()
+        return Timed(seconds, tokens, self._counts(outcomes), (emitted,), _phases(counted), len(counted), lengths)
 
     def split(self) -> Self:
         return dataclasses.replace(self, decoder=dataclasses.replace(self.decoder, split=True))
+
+    def knowing(self, learn: Callable[[Controller], Controller]) -> Self:
+        """The same arm, its controller having learnt what it must know of the machine."""
+        if self.controller is None:
+            return self
+        learnt = learn(self.decoder.controller)
+        decoder = dataclasses.replace(self.decoder, controller=learnt)
+        return dataclasses.replace(self, decoder=decoder, controller=described(learnt))
 
     def _counts(self, outcomes: list[Outcome]) -> Counts:
         tally = Tally(self.stops_at_rejection)
         for outcome in outcomes:
             tally.add(outcome)
         return Counts(tally.rounds, tally.proposed, tally.tested, tally.accepted, tally.emitted_when_drafting)
+
+
+def described(controller: Controller) -> dict[str, Any] | None:
+    """Name and fields of a controller that changes K; None of one that does not."""
+    if isinstance(controller, Constant):
+        return None
+    return {"name": name_of(type(controller), "controller"), **vars(controller)}
 
 
 def _phases(outcomes: list[Outcome]) -> tuple[float, float, float] | None:

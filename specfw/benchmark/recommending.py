@@ -48,22 +48,22 @@ def recommend(plain: Found, candidates: Sequence[Found], costs: Costs) -> Recomm
         costs: of forward passes.
     """
     best = max(candidates, key=lambda one: one.ratios[PLAIN].estimate)
-    ratio, drafted = best.ratios[PLAIN], best.arm.num_draft_tokens
+    ratio = best.ratios[PLAIN]
     choice = best if ratio.estimate > 1 else plain
-    tokens = choice.counts.tokens_of_round if choice is best else 1.0
+    tokens = choice.tokens_of_round if choice is best else 1.0
     low, high = _interval(choice.speeds)
     return Recommendation(
         choice=choice.arm.name,
         best=best.arm.name,
         decided=ratio.decided,
         ratio=ratio,
-        expected_tokens_per_s=tokens / costs.round_s(choice.arm.num_draft_tokens),
+        expected_tokens_per_s=tokens / costs.round_s(choice.rounds),
         tokens_per_s=median(choice.speeds),
         low=low,
         high=high,
-        acceptance=acceptance(best.counts.tokens_of_round, drafted),
-        flip=costs.flip(drafted),
-        flip_as_measured=costs.flip(drafted, best.share(PLAIN)),
+        acceptance=acceptance(best.tokens_of_round, best.rounds),
+        flip=costs.flip(best.rounds),
+        flip_as_measured=costs.flip(best.rounds, best.share(PLAIN)),
     )
 
 

@@ -1,7 +1,9 @@
 """What a benchmark found: each arm's medians and paired ratios, the costs, the bound, one recommendation."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from statistics import median
 from typing import NamedTuple
 
@@ -113,7 +115,7 @@ def _compared(arm: Arm) -> list[str]:
     if arm.name == PLAIN:
         return [MLX_LM_PLAIN]
     others = [PLAIN] if arm.name == MLX_LM_PLAIN else [PLAIN, MLX_LM_PLAIN]
-    drafts_here = arm.engine == "specfw" and arm.num_draft_tokens
+    drafts_here = arm.engine == "specfw" and arm.num_draft_tokens and arm.controller is None
     return [*others, f"{MLX_LM_SPECULATIVE} K={arm.num_draft_tokens}"] if drafts_here else others
 
 
@@ -121,8 +123,8 @@ def _found(arm: Arm, times: Sequence[Timed], measured: Measured, costs: Costs) -
     counts = Counts()
     for one in times:
         counts = counts.plus(one.counts)
-    drafted = arm.num_draft_tokens
-    return Found(
+    rounds = Counter({arm.num_draft_tokens: 1}) if arm.controller is None else Counter(_lengths(times))
+    found = Found(
         arm=arm,
         seconds=tuple(one.seconds for one in times),
         tokens=tuple(one.tokens for one in times),
@@ -130,8 +132,14 @@ def _found(arm: Arm, times: Sequence[Timed], measured: Measured, costs: Costs) -
         ratios={},
         phases=_phases(measured.split.get(arm.name)),
         peak_bytes=max(one.peak_bytes for one in measured.taken if one.arm == arm.name),
-        bound=costs.bound(counts.tokens_of_round, drafted) if drafted else math.nan,
+        rounds=rounds,
+        bound=math.nan,
     )
+    return found._replace(bound=costs.bound(found.tokens_of_round, rounds)) if arm.num_draft_tokens else found
+
+
+def _lengths(times: Sequence[Timed]) -> Iterator[int]:
+    return chain.from_iterable(one.lengths for one in times)
 
 
 def _phases(timed: Timed | None) -> dict[str, float] | None:

@@ -83,7 +83,7 @@ def _speculative(found: Found) -> Ratio | None:
 
 
 def _rounds(report: Report) -> Table:
-    head = ("arm", "per-position acceptance", "accepted", "E(K)", "bound", "reached", "by x mlx_lm_plain")
+    head = ("arm", "K", "per-position acceptance", "accepted", "E(K)", "bound", "reached", "by x mlx_lm_plain")
     rows = tuple(_round(one) for one in report.found.values())
     return Table("Rounds", (*head, "draft ms", "verify ms", "decide ms"), rows)
 
@@ -94,6 +94,7 @@ def _round(one: Found) -> tuple[str, ...]:
     milliseconds = (1e3 * phases[name] if name in phases else None for name in ("draft_s", "verify_s", "decide_s"))
     return (
         one.arm.name,
+        number(numbers["mean_num_draft_tokens"], 1 if one.arm.controller else 0),
         *(number(numbers[name], digits) for name, digits in shown),
         *(number(one.share(name), 2) for name in (PLAIN, MLX_LM_PLAIN)),
         *(number(value, 2) for value in milliseconds),
@@ -126,7 +127,8 @@ def _recommended(report: Report, found: Recommendation) -> Iterator[str]:
     elif found.choice == PLAIN:
         yield f"recommendation: no drafter on this machine; the best that drafts, {pays}."
     else:
-        yield f"recommendation: the configured drafter with {best.rule}, K = {best.num_draft_tokens}; {pays}."
+        length = f"controller = {best.controller['name']}" if best.controller else f"K = {best.num_draft_tokens}"
+        yield f"recommendation: the configured drafter with {best.rule}, {length}; {pays}."
     ends = "" if math.isnan(found.low) else f", 95 % interval {found.low:.1f} to {found.high:.1f}"
     yield (
         f"{found.choice}: {found.expected_tokens_per_s:.1f} tokens/s expected from forward costs alone, "
@@ -135,7 +137,7 @@ def _recommended(report: Report, found: Recommendation) -> Iterator[str]:
     yield (
         f"The answer flips where each draft token stands with chance {_chance(found.flip)} from forward costs alone, "
         f"{_chance(found.flip_as_measured)} with all that a round costs here; {found.best} had "
-        f"E(K) = {report.found[found.best].counts.tokens_of_round:.3f}, as of {_chance(found.acceptance)} "
+        f"E(K) = {report.found[found.best].tokens_of_round:.3f}, as of {_chance(found.acceptance)} "
         "(draft tokens taken as independent and alike)."
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from specfw.acceptance.base import AcceptanceRule
+from specfw.models.base import LanguageModel
 from specfw.types import Outcome, Round
 
 import mlx.core as mx
@@ -44,10 +45,12 @@ class Setting(NamedTuple):
     Attributes:
         rule: the active rule.
         point_mass: whether every proposal row is a point mass.
+        drafter: the model that drafts, where one does and a diagnostic may ask it.
     """
 
     rule: AcceptanceRule
     point_mass: bool
+    drafter: LanguageModel | None = None
 
 
 class Observer(ABC):

@@ -85,6 +85,10 @@ class LanguageModel(ABC):
         """`forward` for tokens that were drawn from this model's own rows, and may not be computed yet."""
         return self.forward(tokens, cache)
 
+    def kept_mass(self) -> mx.array | None:
+        """[B] what its own row puts on the tokens that it may draw, after the last `forward`; None: it draws all."""
+        return None
+
     @property
     def module(self) -> Any:
         """mlx-lm's own model of these ids, for its generators to run on; None where there is none.

@@ -5,17 +5,24 @@ renormalised. Here the logits of those tokens are moved to the target's ids and 
 draft chain's one normaliser makes q', filters and penalties act on the target's ids, and rules see one vocabulary.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any, NamedTuple, final
 
+from specfw.distribution import from_logits
 from specfw.models.base import Cache, Footprint, LanguageModel
+from specfw.models.pieces import PieceCache
 from specfw.models.spelling import Word, words
 from specfw.models.tokenizer import Tokenizer
+from specfw.summation import block_sum
 from specfw.types import Ints
 
 import mlx.core as mx
 import numpy as np
+
+_SAMPLE = 4096
 
 
 class Shared(NamedTuple):
@@ -117,6 +124,11 @@ class Reading:
             self._known[token] = self._spelled(self._texts.get(token, b"")) or self._unknown
         return self._known[token]
 
+    def mean_pieces(self) -> float:
+        """Of one of the target's tokens, each of them as likely as any other; of a sample of them if they are many."""
+        ids = list(self._texts)[:: -(-len(self._texts) // _SAMPLE)]
+        return fmean(len(self.pieces(id_)) for id_ in ids)
+
     def _spelled(self, text: bytes) -> tuple[int, ...]:
         """The longest token that `text` begins with, then the longest of the rest; nothing where one is missing."""
         pieces, at = [], 0
@@ -128,37 +140,6 @@ class Reading:
             pieces.append(self._ids[text[at:end]])
             at = end
         return tuple(pieces)
-
-
-@final
-class PieceCache(Cache):
-    """The drafter's cache of one sequence, counted in the target's tokens.
-
-    Attributes:
-        inner: the drafter's own, counted in its own.
-    """
-
-    def __init__(self, inner: Cache) -> None:
-        self.inner = inner
-        self._pieces: list[int] = []
-
-    @property
-    def lengths(self) -> Ints:
-        return np.array([len(self._pieces)])
-
-    def hold(self, pieces: list[int]) -> None:
-        """Count tokens that were fed, each in so many pieces."""
-        self._pieces += pieces
-
-    def rewind(self, counts: Ints) -> None:
-        kept = len(self._pieces) - int(counts[0])
-        if not 0 <= kept <= len(self._pieces):
-            raise RuntimeError(f"a cache of {len(self._pieces)} tokens was asked to forget {counts[0]}")
-        self.inner.rewind(np.array([sum(self._pieces[kept:])]))
-        del self._pieces[kept:]
-
-    def arrays(self) -> Any:
-        return self.inner.arrays()
 
 
 @final
@@ -185,6 +166,7 @@ class Intersected(LanguageModel):
         own = np.full(target.vocab_size, -1, dtype=np.int32)
         own[shared.target] = shared.drafter
         self._own, self._drawable = mx.array(np.maximum(own, 0)), mx.array(own >= 0)
+        self._latest: mx.array | None = None
 
     def new_cache(self, batch_size: int) -> PieceCache:
         if batch_size != 1:
@@ -200,6 +182,7 @@ class Intersected(LanguageModel):
         ids = np.concatenate(pieces).astype(np.int32)
         logits = self._model.forward(mx.array(ids[None]), cache.inner)
         cache.hold(counts)
+        self._latest = logits[:, -1]
         last = np.cumsum(counts) - 1
         return self._moved(logits if len(ids) == len(counts) else logits[:, mx.array(last.astype(np.int32))])
 
@@ -209,6 +192,12 @@ class Intersected(LanguageModel):
         cache.hold([1] * tokens.shape[1])
         return self._moved(logits)
 
+    def kept_mass(self) -> mx.array | None:
+        if self._latest is None:
+            return None
+        row = from_logits(self._latest.astype(mx.float32)).probs
+        return block_sum(mx.where(self._drawable, mx.take(row, self._own, axis=-1), 0))
+
     def _moved(self, logits: mx.array) -> mx.array:
         """[B, T, V] of the target from [B, T, V'] of the drafter."""
         return mx.where(self._drawable, mx.take(logits, self._own, axis=-1), -np.inf)
@@ -217,7 +206,9 @@ class Intersected(LanguageModel):
         return {**self._model.fingerprint(), "shared_tokens": self._count}
 
     def footprint(self, tokens: int, chunk: int) -> Footprint:
-        return self._model.footprint(tokens, chunk)
+        """For as many of its own tokens as the target's come to; text has more of those that both have."""
+        each = self._reading.mean_pieces()
+        return self._model.footprint(math.ceil(tokens * each), math.ceil(chunk * each))
 
     def read(self) -> None:
         self._model.read()

@@ -28,7 +28,8 @@ class Benchmark(Task):
     Attributes:
         arms: `auto`, those that this pair has, or a list of plain, mlx_lm_plain, mlx_lm_speculative and rules.
         rules: acceptance rules that are timed, by name.
-        num_draft_tokens: K of every arm that drafts.
+        num_draft_tokens: K of every arm that drafts with a constant one.
+        controllers: those that change K, by name; each is an arm of every rule.
         repeats: of every arm, after one that does not count.
         diagnostics_cost: time the configured rule with and without the configured diagnostics.
         speedup: whether ratios to plain decoding are wanted; null: where it is among the arms.
@@ -37,6 +38,7 @@ class Benchmark(Task):
     arms: Any = AUTO
     rules: tuple[str, ...] = ("stochastic", "sampler_match")
     num_draft_tokens: tuple[int, ...] = (1, 2, 4, 8)
+    controllers: tuple[str, ...] = ()
     repeats: int = 7
     diagnostics_cost: bool = True
     speedup: bool | None = None
@@ -49,14 +51,17 @@ class Benchmark(Task):
             require("rules", name in names("acceptance"), f"made of: {', '.join(names('acceptance'))}", name)
         within = bool(self.num_draft_tokens) and all(1 <= count <= MOST for count in self.num_draft_tokens)
         require("num_draft_tokens", within, f"a list of numbers in [1, {MOST}]", list(self.num_draft_tokens))
-        for key in ("rules", "num_draft_tokens", "arms"):
+        changing = [name for name in names("controller") if name != "constant"]
+        for name in self.controllers:
+            require("controllers", name in changing, f"made of: {', '.join(changing)}", name)
+        for key in ("rules", "num_draft_tokens", "controllers", "arms"):
             given = getattr(self, key)
             require(key, given == AUTO or len(set(given)) == len(given), "a list that names nothing twice", list(given))
         require("repeats", self.repeats >= 1, "at least 1", self.repeats)
 
     def run(self, job: Job) -> Report:
         arms = None if self.arms == AUTO else self.arms
-        wanted = Wanted(arms, self.rules, self.num_draft_tokens, self.diagnostics_cost, self.speedup)
+        wanted = Wanted(arms, self.rules, self.num_draft_tokens, self.diagnostics_cost, self.speedup, self.controllers)
         report = bench.benchmark(job.config, wanted, repeats=self.repeats, acceptance=job.acceptance, shelf=job.shelf)
         facts = machine(job.folder)
         numbers = shown.record(report, facts)
