@@ -46,7 +46,7 @@ FORWARD = (
     "prompts.text=\"'The capital of France is'\" 'task.arms=[plain]' 'task.num_draft_tokens=[1]' task.repeats=2 "
     "task.diagnostics_cost=false max_tokens=4 ignore_eos=true backend.threads=1 backend.blas="
 )
-ROUNDS = "python docs/round_cost.py "
+ROUNDS = "SPECFW_BLAS_THREADS=1 python docs/round_cost.py "
 ON_SMOLLM2 = (
     SMOLLM2,
     f"{FORWARD}openblas",
