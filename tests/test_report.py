@@ -31,7 +31,7 @@ import numpy as np
 import pytest
 from kit import config
 
-LINE = re.compile(r"\[Report\] runs=\d+ passed=\d+ failed=\d+ unchecked=\d+ others=\d+ problems=\d+\n")
+LINE = re.compile(r"\[Report\] runs=\d+ passed=\d+ failed=\d+ unchecked=\d+ interrupted=\d+ others=\d+ problems=\d+\n")
 P, Q = ({"name": "iid", "probs": probs} for probs in ([0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]))
 HOSTILE = "<script>alert(1)</script>|\n=cmd|'/C calc'!A0 \u202e`x`"
 
@@ -348,7 +348,7 @@ def test_a_report_of_mostly_broken_records_stands(records, report):
         spoil(records.add(str(place)))
     found = report(records.folder)
     assert [row["folder"] for row in found.rows] == ["0"]
-    assert found.out == f"[Report] runs=1 passed=1 failed=0 unchecked=0 others=0 problems={len(BROKEN)}\n"
+    assert found.out == f"[Report] runs=1 passed=1 failed=0 unchecked=0 interrupted=0 others=0 problems={len(BROKEN)}\n"
     told = found.page.partition("## What is not as it should be")[2]
     assert told.count("\n- ") == len(BROKEN)
     assert "1: summary.json must be JSON" in found.err
@@ -554,7 +554,7 @@ def test_audits_proofs_and_benchmarks_have_tables_of_their_own(records, report):
         (folder / f"{kind}.json").write_text(json.dumps(numbers))
         (folder / "error.txt").write_text("a check of the run failed\n")
     found = report(records.folder)
-    assert found.out == "[Report] runs=0 passed=0 failed=0 unchecked=0 others=4 problems=0\n"
+    assert found.out == "[Report] runs=0 passed=0 failed=0 unchecked=0 interrupted=0 others=4 problems=0\n"
     assert "| `audit` | failed | a&#124;b | 9 | inf | - |" in found.page
     assert "| `proof` | passed | `block` | - | - | - | 0.25 | 2 | - |" in found.page
     assert "| `benchmark` | 2 | - | `stochastic K=2` | - | - | - | - |" in found.page

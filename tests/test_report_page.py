@@ -209,7 +209,7 @@ def test_closed_forms_are_means_weighted_by_tested_tokens(record, tmp_path):
     (found,) = closed_forms.draw(study)
     assert [row[0] for row in found.rows] == ["1", "2"]
     assert found.rows[0][1:3] == ("0.5000", "0.5000")
-    assert "gumbel is of 2 of 3 runs" in found.note
+    assert "gumbel: recorded by 2 of 3 runs" in found.note
 
 
 def test_every_pair_has_its_closed_forms(record, tmp_path):

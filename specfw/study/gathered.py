@@ -114,6 +114,11 @@ class Row(NamedTuple):
     device: str | None
     origins: Mapping[str, int] | None
 
+    @property
+    def standing(self) -> str:
+        """The verdict, or `interrupted` where the run ended early and nothing had failed."""
+        return "interrupted" if self.interrupted and self.verdict != "failed" else self.verdict
+
 
 class Run(NamedTuple):
     """A finished run.

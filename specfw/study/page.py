@@ -146,7 +146,7 @@ def _of_many(runs: Sequence[Run]) -> list[Tile]:
     rules = list(series(run.row.rule for run in runs))
     tested, emitted = (sum(getattr(run.row, name) for run in runs) for name in ("tested", "emitted"))
     return [
-        _verdict([run.row.verdict for run in runs], max(evidence, default=None)),
+        _verdict([run.row.standing for run in runs], max(evidence, default=None)),
         Tile("Rules", str(len(rules)), ", ".join(rules)),
         Tile("Draft tokens tested", f"{tested:,}", f"{emitted:,} tokens emitted"),
     ]
@@ -156,11 +156,11 @@ def _verdict(verdicts: Sequence[str], evidence: float | None) -> Tile:
     """The verdicts counted, and the largest evidence against a law."""
     counted = Counter(verdicts)
     failed = counted["failed"]
-    words = "" if evidence is None else f"log10 of the e-value {digits(evidence, 1)}, fails above 6"
+    which = "log10 of the e-value" if len(verdicts) == 1 else "largest log10 e-value"
+    words = "" if evidence is None else f"{which} {digits(evidence, 1)}, fails above 6"
     if len(verdicts) == 1:
-        value = {"passed": "✓ passed", "failed": "✗ failed"}.get(verdicts[0], "unchecked")
+        value = {"passed": "✓ passed", "failed": "✗ failed"}.get(verdicts[0], verdicts[0])
     else:
         value = f"✗ {failed} failed" if failed else f"✓ {counted['passed']} passed"
-    unchecked = counted["unchecked"]
-    many = f"{unchecked} unchecked; " if unchecked and len(verdicts) > 1 else ""
-    return Tile("Verdict", value, many + words, "bad" if failed else "good" if counted["passed"] else "")
+    rest = [f"{counted[name]} {name}; " for name in ("unchecked", "interrupted") if counted[name] and len(verdicts) > 1]
+    return Tile("Verdict", value, "".join(rest) + words, "bad" if failed else "good" if counted["passed"] else "")

@@ -54,7 +54,7 @@ def sheet(study: Study) -> tuple[Column, ...]:
         _chosen("rule", "", [row.rule for row in rows]),
         Column("seed", "", numeric=True, cells=tuple(Cell(str(row.seed), str(row.seed)) for row in rows)),
         _chosen(
-            "verdict", "whether the run follows its law", [_VERDICTS.get(row.verdict, row.verdict) for row in rows]
+            "verdict", "whether the run follows its law", [_VERDICTS.get(row.standing, row.standing) for row in rows]
         ),
         *(_numbers(name, words, places, read, study.runs) for name, (words, places, read) in _NUMBERS.items()),
     ]

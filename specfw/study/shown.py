@@ -14,8 +14,8 @@ _ROWS, _KEYS, _PROBLEMS, _CELL = 40, 4, 10, 32
 
 def line(study: Study) -> str:
     """The one line that says what was read; its shape is pinned by a test."""
-    verdicts = [run.row.verdict for run in study.runs]
-    counted = " ".join(f"{name}={verdicts.count(name)}" for name in ("passed", "failed", "unchecked"))
+    found = [run.row.standing for run in study.runs]
+    counted = " ".join(f"{name}={found.count(name)}" for name in ("passed", "failed", "unchecked", "interrupted"))
     return f"[Report] runs={len(study.runs)} {counted} others={len(study.others)} problems={len(study.problems)}"
 
 

@@ -53,7 +53,11 @@ def draw(study: Study) -> Figure:
     drafting = [pool for pool in pooled if pool.tested]
     missing = len(drafting) - len(points)
     rows, rest = cut([_row(point, configured(point.pool, names)) for point in points])
-    note = f"{missing} without a recorded closed form are not shown." if missing else ""
+    note = (
+        f"Not shown, for want of a recorded closed form: {missing} of {len(drafting)} configurations."
+        if missing
+        else ""
+    )
     return Figure(
         key="acceptance",
         title=TITLE,

@@ -77,7 +77,7 @@ def _lacking(runs: Sequence[Run]) -> str:
     having = sum(run.row.gumbel is not None for run in runs)
     if having == len(runs):
         return ""
-    return f"gumbel is of {having} of {len(runs)} runs; diagnostics.closed_forms.sorting=true records it."
+    return f"gumbel: recorded by {having} of {len(runs)} runs (diagnostics.closed_forms.sorting=true records it)."
 
 
 def _temperatures(runs: Sequence[Run]) -> list[_At]:
