@@ -195,7 +195,7 @@ def test_seeds_are_pooled_and_runs_without_a_closed_form_are_named(record, tmp_p
     study = study_of(record, tmp_path, {"summary": {"seed": 1}}, {"summary": {"seed": 2}}, {"summary": missing})
     found = acceptance.draw(study)
     assert len(found.rows) == 1
-    assert "1 without a recorded closed form" in found.note
+    assert "closed form: 1 of 2 configurations" in found.note
     none = acceptance.draw(study._replace(runs=study.runs[2:]))
     assert none.svg is None
     assert "sorting=true" in none.why
