@@ -40,7 +40,7 @@ default_role = "literal"  # docstrings quote code with one backtick
 
 nitpick_ignore_regex = [
     (r"py:.*", r"specfw\.(\w+\.)*_\w+\..*"),  # private modules have no entries,
-    (r"py:.*", r"specfw\.(backend\.libraries|counting|resolution)\..*|UnavailableError"),  # nor have inner ones
+    (r"py:.*", r"specfw\.(backend\.libraries|counting|resolution)\..*|UnavailableError|Shelf"),  # nor have inner ones
     (r"py:.*", r"tuple\[\w+|specfw\.registry\.C"),  # half of `tuple[int, ...]`, and a type variable
     (r"py:.*", r"(mx|mlx|np|npt|numpy|collections|pathlib|typing|abc|enum)\..*"),  # no inventory without a network
 ]
