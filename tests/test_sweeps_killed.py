@@ -30,14 +30,18 @@ pytestmark = pytest.mark.slow
 
 
 def start(outputs, *words):
-    return subprocess.Popen(
-        [sys.executable, "-m", "specfw", *words],
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "SPECFW_OUTPUTS": str(outputs)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    with said(outputs).open("w") as err:  # a pipe that nobody reads would stop the sweep once it is full
+        return subprocess.Popen(
+            [sys.executable, "-m", "specfw", *words],
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY), "SPECFW_OUTPUTS": str(outputs)},
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+            start_new_session=True,
+        )
+
+
+def said(outputs):
+    return outputs / "stderr.txt"
 
 
 def sweep(outputs):
@@ -59,8 +63,7 @@ def table(folder):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     outputs = tmp_path_factory.mktemp("undisturbed")
-    _, err = (child := start(outputs, *WORDS)).communicate(timeout=300)
-    assert child.returncode == 0, err
+    assert start(outputs, *WORDS).wait(timeout=300) == 0, said(outputs).read_text()
     rows = table(sweep(outputs))
     assert len(rows) == JOBS
     assert len({numbers["digest"] for numbers, _ in rows.values()}) == JOBS
@@ -79,14 +82,12 @@ def test_a_killed_sweep_comes_to_the_same_table(number, undisturbed, tmp_path):
         time.sleep(0.002)
     time.sleep(moments.uniform(0, ONE_JOB_S))  # anywhere in that job, or in the next
     os.killpg(child.pid, signal.SIGKILL)
-    child.communicate()
-    assert child.returncode == -signal.SIGKILL
+    assert child.wait(timeout=60) == -signal.SIGKILL
     finished = {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("job.json")}
     assert job <= len(finished) < JOBS
 
-    _, err = (child := start(tmp_path, f"task.resume='{folder}'")).communicate(timeout=300)
-    assert child.returncode == 0, err
-    assert f"specfw: task.resume: {len(finished)} of {JOBS} jobs have finished before\n" in err
+    assert start(tmp_path, f"task.resume='{folder}'").wait(timeout=300) == 0, said(tmp_path).read_text()
+    assert f"specfw: task.resume: {len(finished)} of {JOBS} jobs have finished before\n" in said(tmp_path).read_text()
     assert table(folder) == undisturbed
     assert not list(folder.rglob(".*.part"))
     again = {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("job.json")}
