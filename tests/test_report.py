@@ -432,6 +432,26 @@ def test_folders_may_be_named_anything(records, report):
     assert r"x\udcff: tokens.jsonl cannot be read by DuckDB" in found.err
 
 
+def test_names_of_folders_are_no_patterns(records):
+    names = ("glob[a]*", "globaX", "q?", "qx", "back\\s", "backs", "both\\s*")
+    for place in names:
+        records.add(place)
+        lines = records.tokens.splitlines(keepends=True)[: 1 + names.index(place)]
+        (records.folder / place / "tokens.jsonl").write_text("".join(lines))
+    study = parquet.counted(records.study())
+    counted = {one.name: sum(one.row.origins.values()) for one in study.runs if one.row.origins}
+    assert counted == {place: 1 + number for number, place in enumerate(names[:-1])}
+    assert sentences(study)[names[-1]] == "tokens.jsonl cannot be read by DuckDB"
+
+
+def test_a_long_name_of_a_folder_is_cut_on_the_terminal(records, report):
+    place = "/".join(["n" * 200] * 3)
+    records.add("1")
+    (records.add(place) / "summary.json").write_text("[]")
+    (line,) = (line for line in report(records.folder).err.splitlines() if "summary.json must" in line)
+    assert line.startswith(f"{'n' * 119}…: ")
+
+
 def test_what_a_record_says_is_escaped_everywhere(records, report):
     records.add("1")
     hostile = {"prompts.text": HOSTILE, "prompts.=cmd": '=HYPERLINK("http://x")', "prompts.lone": "\ud800"}
@@ -453,6 +473,20 @@ def test_what_a_record_says_is_escaped_everywhere(records, report):
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", " =1", "\r\n=1"])
 def test_no_cell_is_a_formula(text):
     assert csv_cell(text)[0] in "'\\"
+
+
+@pytest.mark.parametrize("text", ["a;=1", "a; +1", 'a;"=1', "a;;@x"])
+def test_no_part_of_a_cell_is_a_formula(text):
+    assert re.search(r";'[\s\"]*[=+@]", csv_cell(text))
+
+
+def test_every_cell_of_the_csv_is_quoted(records, report):
+    records.add("1", decided_by='x;=HYPERLINK("http://x")')
+    found = report(records.folder)
+    head, row = found.files["report.csv"].read_text().splitlines()
+    assert head.count('"') == 2 * len(found.rows[0])
+    assert re.fullmatch(r'("([^"]|"")*",)*"([^"]|"")*"', row)
+    assert found.rows[0]["decided_by"] == 'x;\'=HYPERLINK("http://x")'
 
 
 @pytest.mark.parametrize(
@@ -486,6 +520,16 @@ def test_a_configuration_has_so_many_keys_at_most(records):
     assert [one.name for one in study.runs] == ["1", "3"]
     assert "of at most 2000 keys" in sentences(study)["2"]
     assert study.varying == ("sampler.bias.values",)
+
+
+@pytest.mark.parametrize("config", [{"": 1}, {"0": {"a": 1}}, {"": {"a": 1}, "b": 2}])
+def test_a_configuration_without_names_is_told_and_the_rest_stands(records, report, config):
+    records.add("1")
+    started = json.loads((records.add("2") / "events.jsonl").read_text())
+    (records.folder / "2" / "events.jsonl").write_text(json.dumps(started | {"config": config}) + "\n")
+    found = report(records.folder)
+    assert [row["folder"] for row in found.rows] == ["1"]
+    assert "2: run_started.config must be of keys that are names" in found.err
 
 
 # --- DuckDB is told files and nothing else ----------------------------------------------------------------------
@@ -636,6 +680,21 @@ def test_repeated_and_broken_off_runs_have_rows_and_are_in_no_pool(records):
     assert told["3"] == "has the digest of 0, and is in no pool"
     assert told["4"].startswith("was interrupted")
     assert told["5"] == "ended by an error, and is in no pool: no such file"
+
+
+@pytest.mark.parametrize("key", [("models", "target", "sha256"), ("prompts_digest",)])
+def test_runs_of_other_weights_or_prompts_are_not_pooled(records, key):
+    seeds(records, (50, 100), (10, 30))
+    put(records.started, key, "other")
+    records.add("2", seed=2, settings={"seed": 2})
+    records.add("3", digest="0-digest")
+    records.add("4", digest="0-digest")
+    study = records.study()
+    assert [[one.name for one in pool.runs] for pool in pools(study.runs)] == [["0", "1"], ["2", "3"]]
+    told = sentences(study)
+    assert told["3"] == "has the digest of 0 but other models or prompts, and a pool of its own"
+    assert told["4"] == "has the digest of 3, and is in no pool"
+    assert set(told) == {"3", "4"}
 
 
 def test_each_closed_form_is_over_the_runs_of_its_own_rule(records):

@@ -43,6 +43,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
+        assert page.LOST not in text
         self.open, self.elements, self.words = [], [], []
         self.feed(text)
         assert not self.open
@@ -166,6 +167,24 @@ def test_nonsense_costs_its_own_figure_and_nothing_else(record, tmp_path, path, 
     assert without == (
         {"scoreboard"} if "scoreboard" in path else {"lengths"} if "law" in path else {"places", "reached"}
     )
+
+
+def test_a_figure_that_fails_says_so_and_the_others_stand(record, monkeypatch):
+    study = gather([str(record)])
+    whole = page.figures(study)
+    monkeypatch.setattr(page, "_PARTS", (("acceptance", "A title", lambda _: 1 / 0), *page._PARTS[1:]))
+    first, *others = page.figures(study)
+    assert first == ("acceptance", "A title", "", None, f"{page.LOST}: ZeroDivisionError: division by zero", *first[5:])
+    assert others == whole[1:]
+    assert first.why in page.html(study)
+
+
+@pytest.mark.parametrize("value", [10**400, True, -1, "warm"])
+def test_a_temperature_is_a_number_of_ordinary_size(record, tmp_path, value):
+    study = study_of(record, tmp_path, at_temperature(value), at_temperature(2))
+    (found,) = closed_forms.draw(study)
+    assert [row[0] for row in found.rows] == ["2"]
+    Page(page.html(study))
 
 
 # --- figures ----------------------------------------------------------------------------------------------------
@@ -353,6 +372,12 @@ def test_what_does_not_print_is_a_sign(record, tmp_path):
     Page(page.html(study)).words.index("\\u202e")
 
 
+def test_a_long_token_is_cut(record, tmp_path):
+    (text,) = text_of_run.texts(study_of(record, tmp_path, {"tokens": {0: {"text": "\0" * 100_000}}}))
+    pieces = [piece.text for piece in text.passages[0].tokens[0].pieces]
+    assert pieces == ["\\x00"] * 199 + ["…"]
+
+
 def test_a_broken_text_is_shown_up_to_where_it_breaks(record, tmp_path):
     changed(record, tmp_path / "0", tokens={5: {"origin": "heaven"}})
     (text,) = text_of_run.texts(gather([str(tmp_path)]))
@@ -375,7 +400,7 @@ def test_texts_are_of_few_runs_and_not_endless(record, tmp_path, monkeypatch):
 def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, log10_e_value="inf", verdict="failed"))
     columns = {column.name: column for column in sheet.sheet(study)}
-    assert list(columns)[:5] == ["run", "temperature", "rule", "seed", "verdict"]
+    assert list(columns)[:5] == ["run", "rule", "verdict", "measured", "temperature"]
     assert columns["temperature"].choices == ("0.5", "1.0")
     assert columns["verdict"].choices == ("✓ passed", "✗ failed")
     assert columns["log10 e"].cells[1] == sheet.Cell("∞", "Infinity")

@@ -5,6 +5,8 @@ import re
 _PLAIN = re.compile(r"[\w.,;:+=/ ()%'-]+", re.ASCII)
 _ACTIVE = re.compile(r"[&<>\\`*_\[\]|~$#!:@{}^]|(?<=www)\.", re.IGNORECASE)
 _FORMULA = ("=", "+", "-", "@")
+_SECOND_FORMULA = re.compile(r";(?=[\s\"]*[=+@-])")
+"""Where a spreadsheet that separates cells by semicolons would begin another."""
 
 
 def one_line(text: str) -> str:
@@ -21,7 +23,7 @@ def shortened(text: str, length: int) -> str:
 
 def csv_cell(text: str) -> str:
     """`text` so that a spreadsheet does not take it for a formula: an apostrophe stands before what begins one."""
-    line = one_line(text)
+    line = _SECOND_FORMULA.sub(";'", one_line(text))
     return f"'{line}" if line.lstrip().startswith(_FORMULA) else line
 
 

@@ -128,6 +128,7 @@ class Run(NamedTuple):
         name: the folder as tables show it, beneath what all sources have in common.
         row: its numbers, checked.
         settings: the configuration by dotted key, in its order.
+        inputs: digest of what the configuration only points at: the models' fingerprints and the encoded prompts.
         config: the configuration, resolved.
         numbers: summary.json as it is; beyond `row` nothing of it is checked.
         started: the event run_started as it is; beyond `row` and `config` nothing of it is checked.
@@ -137,6 +138,7 @@ class Run(NamedTuple):
     name: str
     row: Row
     settings: Mapping[str, Leaf]
+    inputs: str
     config: Mapping[str, Any]
     numbers: Mapping[str, Any]
     started: Mapping[str, Any]

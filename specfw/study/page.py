@@ -7,19 +7,21 @@ nothing else, and load nothing at all.
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from specfw.study import sheet, text_of_run, told
-from specfw.study.escaping import one_line
+from specfw.study.escaping import one_line, shortened
 from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
 from specfw.study.figures.figure import ABSENT, Figure, between, digits, series
 from specfw.study.gathered import Run, Study
 from specfw.study.told import Lines
 
 TEMPLATES = "templates"
+LOST = "This figure could not be drawn"
+_LONGEST = 300
 
 
 class Tile(NamedTuple):
@@ -89,16 +91,30 @@ def _one_line(value: Any) -> Any:
 
 def figures(study: Study) -> list[Figure]:
     """Every figure, in the order of the page."""
-    lossy = distortion.draw(study)
-    return [
-        acceptance.draw(study),
-        *closed_forms.draw(study),
-        lengths.draw(study),
-        *places.draw(study),
-        scoreboard.draw(study),
-        speedup.draw(study),
-        *([] if lossy is None else [lossy]),
-    ]
+    return [figure for part in _PARTS for figure in _drawn(part, study)]
+
+
+_Drawn = Figure | list[Figure] | None
+_PARTS: tuple[tuple[str, str, Callable[[Study], _Drawn]], ...] = (
+    ("acceptance", acceptance.TITLE, acceptance.draw),
+    ("closed-forms", closed_forms.TITLE, closed_forms.draw),
+    ("lengths", lengths.TITLE, lengths.draw),
+    ("places", places.TESTED, places.draw),
+    ("scoreboard", scoreboard.TITLE, scoreboard.draw),
+    ("speedup", speedup.TITLE, speedup.draw),
+    ("distortion", distortion.TITLE, distortion.draw),
+)
+
+
+def _drawn(part: tuple[str, str, Callable[[Study], _Drawn]], study: Study) -> list[Figure]:
+    """The figures of one kind, or one that says what went wrong: whatever a record holds, the others stand."""
+    key, title, draw = part
+    try:
+        found = draw(study)
+    except Exception as error:  # noqa: BLE001 # a record is anyone's, and the page says what it was
+        words = shortened(one_line(f"{type(error).__name__}: {error}"), _LONGEST)
+        return [Figure(key, title, "", why=f"{LOST}: {words}")]
+    return [] if found is None else found if isinstance(found, list) else [found]
 
 
 def _own(name: str) -> str:

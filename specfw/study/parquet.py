@@ -4,6 +4,7 @@ Records are anyone's, so DuckDB is told nothing but files: their names are param
 are neither loaded nor fetched, and the settings are locked before the first file is read.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ _COUNT = """
     GROUP BY ALL
 """
 """Of a line that is no JSON the origin is null."""
+
+_SPECIAL = re.compile(r"[*?\[]")
 
 
 def require_duckdb() -> None:
@@ -62,7 +65,7 @@ def write(table: Sequence[Column], path: Path) -> None:
     try:
         with _opened([str(lines), str(part)]) as database:
             kinds = {column.name: column.kind for column in table}
-            database.read_json(str(lines), columns=kinds, format="newline_delimited").write_parquet(str(part))
+            database.read_json(_literal(str(lines)), columns=kinds, format="newline_delimited").write_parquet(str(part))
         part.replace(path)
     finally:
         lines.unlink()
@@ -72,12 +75,13 @@ def _origins(paths: list[str]) -> dict[str, dict[str | None, int] | None]:
     """Tokens by origin in each file that has any; None for a file that DuckDB cannot read."""
     import duckdb
 
-    found: dict[str, dict[str | None, int] | None] = {path: None for path in paths if not _is_utf8(path)}
+    found: dict[str, dict[str | None, int] | None] = {path: None for path in paths if not _can_be_asked_for(path)}
     paths = [path for path in paths if path not in found]
     counts: dict[str, dict[str | None, int]] = {}
     try:
         with _opened(paths) as database:
-            for name, origin, count in database.execute(_COUNT, [paths]).fetchall() if paths else ():
+            literal = [_literal(path) for path in paths]
+            for name, origin, count in database.execute(_COUNT, [literal]).fetchall() if paths else ():
                 counts.setdefault(name, {})[origin] = count
     except duckdb.Error:  # whichever file it was
         half = len(paths) // 2
@@ -85,12 +89,18 @@ def _origins(paths: list[str]) -> dict[str, dict[str | None, int] | None]:
     return found | counts
 
 
-def _is_utf8(path: str) -> bool:
+def _literal(path: str) -> str:
+    """The pattern that this path alone fits: what DuckDB would expand stands in brackets."""
+    return _SPECIAL.sub(r"[\g<0>]", path)
+
+
+def _can_be_asked_for(path: str) -> bool:
+    """A path in UTF-8; in a pattern DuckDB takes a backslash for a slash."""
     try:
         path.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return "\\" not in path or not _SPECIAL.search(path)
 
 
 def _wrong(run: Run, origins: Mapping[str | None, int] | None) -> str | None:
@@ -108,11 +118,11 @@ def _known(origins: Mapping[str | None, int]) -> dict[str, int]:
 
 @contextmanager
 def _opened(paths: Sequence[str]) -> Iterator[Any]:
-    """A database in memory that can touch these files alone."""
+    """A database in memory that can touch these files alone; it asks for them by their patterns too."""
     import duckdb
 
     with duckdb.connect(":memory:", config=_NO_EXTENSIONS) as database:
-        database.execute("SET allowed_paths = ?", [list(paths)])
+        database.execute("SET allowed_paths = ?", [sorted({*paths, *map(_literal, paths)})])
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
         yield database

@@ -1,5 +1,6 @@
 """One record of a run: its files read, its numbers checked, its row filled."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -34,12 +35,13 @@ def read(found: Found) -> Run:
     started = _started(found)
     config = at(started, "config")
     require("run_started.config", isinstance(config, Mapping) and bool(config), "a mapping", config)
+    require("run_started.config", _has_names(config), "of keys that are names", list(config))
     settings = dict(islice(leaves(config), KEYS + 1))
     require("run_started.config", len(settings) <= KEYS, f"of at most {KEYS} keys", "more")
     row = _row(numbers, started)
     same = text(started, "digest") == row.digest
     require(f"the digest in {EVENTS}", same, f"that of {SUMMARY}", at(started, "digest"))
-    return Run(found.folder, found.name, row, settings, config, numbers, started)
+    return Run(found.folder, found.name, row, settings, _inputs(started), config, numbers, started)
 
 
 def leaves(config: Mapping[str, Any]) -> Iterator[tuple[str, Leaf]]:
@@ -51,6 +53,16 @@ def leaves(config: Mapping[str, Any]) -> Iterator[tuple[str, Leaf]]:
             left += [(f"{key}.{name}" if key else name, inner) for name, inner in reversed(list(node.items()))]
         else:
             yield key, json.dumps(node) if isinstance(node, list | Mapping) else node
+
+
+def _has_names(config: Mapping[str, Any]) -> bool:
+    """Without a name a key is no heading of a column."""
+    return "" not in config and not all(name.isdecimal() for name in config)
+
+
+def _inputs(started: Mapping[str, Any]) -> str:
+    told = {name: started.get(name) for name in ("models", "prompts_digest")}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _started(found: Found) -> dict[str, Any]:

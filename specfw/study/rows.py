@@ -64,9 +64,9 @@ def columns(study: Study) -> list[Column]:
 
 
 def csv_text(table: Sequence[Column]) -> str:
-    """The table as CSV (RFC 4180), nulls empty, lists as JSON, nothing that a spreadsheet would calculate."""
+    """The table as CSV (RFC 4180), all cells quoted, nulls empty, lists JSON, nothing a spreadsheet would calculate."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerow(csv_cell(column.name) for column in table)
     writer.writerows([_csv(value) for value in row] for row in zip(*(column.values for column in table), strict=True))
     return file.getvalue()

@@ -44,19 +44,20 @@ class Column(NamedTuple):
 
 
 def sheet(study: Study) -> tuple[Column, ...]:
-    """Run, what tells runs apart, the rule, the seed, then the numbers; columns without any entry are left out."""
+    """Run, rule, verdict, what was measured, what tells runs apart, the rest; columns without an entry are left out."""
     keys = [key for key in telling(study.runs, study.varying) if not key.startswith("acceptance.")]
     names = {key: one_line(name) for key, name in short(keys).items()}
     rows = [run.row for run in study.runs]
+    verdicts = [_VERDICTS.get(row.standing, row.standing) for row in rows]
+    measured, *numbers = (_numbers(name, *how, study.runs) for name, how in _NUMBERS.items())
     columns = [
         Column("run", "the folder", numeric=False, cells=tuple(Cell(_text(run.name)) for run in study.runs)),
-        *(_configured(name, [run.settings.get(key) for run in study.runs]) for key, name in names.items()),
         _chosen("rule", "", [row.rule for row in rows]),
+        _chosen("verdict", "whether the run follows its law", verdicts),
+        measured,
+        *(_configured(name, [run.settings.get(key) for run in study.runs]) for key, name in names.items()),
         Column("seed", "", numeric=True, cells=tuple(Cell(str(row.seed), str(row.seed)) for row in rows)),
-        _chosen(
-            "verdict", "whether the run follows its law", [_VERDICTS.get(row.standing, row.standing) for row in rows]
-        ),
-        *(_numbers(name, words, places, read, study.runs) for name, (words, places, read) in _NUMBERS.items()),
+        *numbers,
     ]
     return tuple(column for column in columns if any(cell.text != ABSENT for cell in column.cells))
 

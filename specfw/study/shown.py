@@ -9,7 +9,7 @@ from specfw.study.gathered import Study
 from specfw.study.tables import Cell, Table, checks, others, pooled
 
 _LOG_WIDTH = 160
-_ROWS, _KEYS, _PROBLEMS, _CELL = 40, 4, 10, 32
+_ROWS, _KEYS, _PROBLEMS, _CELL, _NAME = 40, 4, 10, 32, 120
 
 
 def line(study: Study) -> str:
@@ -27,7 +27,7 @@ def show(study: Study, files: Sequence[Path]) -> None:
         if len(one.rows) > _ROWS:
             console.print(f"{len(one.rows) - _ROWS} more rows in the files", soft_wrap=True)
     for problem in study.problems[:_PROBLEMS]:
-        console.print(f"{one_line(problem.name)}: {problem.sentence}", soft_wrap=True)
+        console.print(f"{shortened(one_line(problem.name), _NAME)}: {problem.sentence}", soft_wrap=True)
     if len(study.problems) > _PROBLEMS:
         console.print(f"{len(study.problems) - _PROBLEMS} more in the page", soft_wrap=True)
     for path in files:

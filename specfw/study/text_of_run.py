@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from specfw.study.escaping import one_line
+from specfw.study.escaping import one_line, shortened
 from specfw.study.gathered import Run, Study
 from specfw.study.tokens import Token, tokens
 from specfw.study.told import Lines, lines
@@ -16,6 +16,9 @@ MOST_RUNS = 4
 
 MOST_TOKENS = 8_000
 """Tokens on a page."""
+
+MOST_CHARACTERS = 200
+"""Of a token's text; real ones have a few."""
 
 CLASSES = {"accepted": "a", "recovered": "c", "bonus": "b", "plain": "n"}
 _LONGEST_PROMPT = 4_000
@@ -95,7 +98,8 @@ def _text(run: Run, most: int) -> Text:
     rows = tokens(run)
     try:
         for token in islice(rows, most):
-            read.append(token)  # noqa: PERF402 # what came before a broken line is kept
+            short = shortened(token.text, MOST_CHARACTERS)
+            read.append(token._replace(text=short))  # what came before a broken line is kept
         if next(rows, None) is not None:
             problem = f"Only the first {most} tokens are shown; tokens.jsonl has all."
     except ValueError as error:

@@ -7,6 +7,7 @@ from specfw.study.figures.canvas import Key, canvas, colour
 from specfw.study.figures.figure import Figure, cut, differing, digits, sentences, share_ticks
 from specfw.study.gathered import Run, Study
 from specfw.study.pooling import Pool, pools
+from specfw.study.values import LARGE
 
 TITLE = "Closed forms over temperature"
 LEAD = (
@@ -36,7 +37,7 @@ def draw(study: Study) -> list[Figure]:
     drafting = (
         run for pool in pools(study.runs) for run in pool.runs if run.row.tested and run.row.sum_min is not None
     )
-    kept = [run for run in drafting if isinstance(run.settings.get(TEMPERATURE), int | float)]
+    kept = [run for run in drafting if _temperature(run) is not None]
     pairs: dict[tuple[Any, ...], list[Run]] = {}
     for run in kept:
         pairs.setdefault(_pair(run), []).append(run)
@@ -47,6 +48,12 @@ def draw(study: Study) -> list[Figure]:
     if len(pairs) > 1:
         drawn = [one._replace(title=f"{TITLE}, pair {place + 1} of {len(pairs)}") for place, one in enumerate(drawn)]
     return drawn
+
+
+def _temperature(run: Run) -> float | None:
+    value = run.settings.get(TEMPERATURE)
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGE
+    return float(value) if known else None  # type: ignore[arg-type]
 
 
 def _pair(run: Run) -> tuple[Any, ...]:
@@ -83,7 +90,7 @@ def _lacking(runs: Sequence[Run]) -> str:
 def _temperatures(runs: Sequence[Run]) -> list[_At]:
     groups: dict[float, list[Run]] = {}
     for run in runs:
-        groups.setdefault(float(run.settings[TEMPERATURE] or 0), []).append(run)
+        groups.setdefault(_temperature(run) or 0.0, []).append(run)
     found = []
     for temperature, group in sorted(groups.items()):
         values = {name: _mean([run for run in group if getattr(run.row, name) is not None], name) for name in FORMS}
