@@ -385,7 +385,7 @@ def test_a_sweep_of_a_file_goes_on_too(sweep, tmp_path, capsys):
 
 
 def test_the_hint_goes_on_with_a_folder_of_any_name(does, outputs, monkeypatch, capsys):
-    for name in ("plain", "it's a\\b", "c:\\'d\\\\", "dollar $HOME `x`", "a=b, {c}", "é"):
+    for name in ("plain", "it's a\\b c:\\'d\\\\' $HOME `x`, {c}=é\\\\"):
         folder = outputs / name
         where = f"hydra.sweep.dir={resuming.plain(folder)}"
         assert main(does("task.bad=[1]", "seed=0,1", where)) == 2
@@ -510,7 +510,7 @@ def test_a_sweep_holds_its_folder_while_it_runs(does, sweep, monkeypatch):
 
     def run(self, tree, folder):
         with (
-            pytest.raises(ValueError, match="task.resume must be a folder that no sweep"),
+            pytest.raises(ValueError, match="that no sweep runs in"),
             held(sweep(), "task.resume"),
         ):
             pass
