@@ -417,7 +417,7 @@ def test_words_that_were_replaced_are_not_forgotten(does, sweep, monkeypatch, ca
     begun = resuming.begun(sweep())
     assert (begun.words, begun.earlier) == (tuple(second), (tuple(first),))
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("specfw: not counted, its words were replaced: python -m specfw -m ")
+    assert line.startswith("specfw: replaced words, whose other jobs are not counted: python -m specfw -m ")
     assert main(shlex.split(line)[-len(first) - 1 :]) == 0
     assert "1 finished, 0 failed, 1 finished before" in capsys.readouterr().err
     begun = resuming.begun(sweep())

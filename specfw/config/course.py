@@ -19,7 +19,7 @@ class Course:
         finished: jobs that finished.
         before: jobs that had finished before.
         unrun: jobs that an interrupt left.
-        earlier: words of the sweep that others have replaced, whose jobs are not counted.
+        earlier: words of the sweep that others have replaced.
         failed: what went wrong, by the folders of the jobs it went wrong in.
     """
 
@@ -41,7 +41,10 @@ class Course:
         lines += [f"failed: {folder}: {error.text.splitlines()[-1]}" for folder, error in self.failed.items()]
         if self.failed or self.unrun:
             lines.append(f"to go on: {_command(self.folder)}")
-        lines += [f"not counted, its words were replaced: {_command(self.folder, *words)}" for words in self.earlier]
+        lines += [
+            f"replaced words, whose other jobs are not counted: {_command(self.folder, *words)}"
+            for words in self.earlier
+        ]
         sys.stderr.write("".join(f"specfw: {one_line(line)}\n" for line in lines))
 
 
