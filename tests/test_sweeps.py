@@ -1,8 +1,10 @@
 """Sweeps: every job runs whatever becomes of another, and what was interrupted goes on where it stopped."""
 
+import fcntl
 import gc
 import json
 import os
+import shlex
 import sys
 import weakref
 from pathlib import Path
@@ -11,6 +13,8 @@ import specfw
 from specfw import registry
 from specfw.__main__ import main
 from specfw.config import composing, overrides, resuming, running
+from specfw.config.course import Course
+from specfw.config.holding import held
 from specfw.config.loading import JobsLoader
 from specfw.models.checkpoint import Checkpoint
 from specfw.models.pretrained import folder as checkpoint_folder
@@ -112,6 +116,7 @@ def table(folder):
         [["experiment=smoke", "seed=3"], ["experiment=smoke", "seed=4", "max_tokens=3"]],
         [["+sampler.bias.values={3: 1.5}", "stop=[a,b]"], ["++seed=4", "stop=[]"]],
         [["hydra.sweep.subdir='a b'", "seed=1"], ["hydra.sweep.subdir=c", "seed=1"]],
+        [["hydra.sweep.subdir=${hydra.job.override_dirname}", "seed=1"], ["seed=2"]],
         [["prompts=ids", "prompts.ids=[1,2]"], ["prompts=toy"]],
     ],
     ids=str,
@@ -199,11 +204,12 @@ def test_the_last_lines_count_the_jobs_and_name_those_that_failed(does, sweep, c
     assert main(does("task.bad=[1,3]", "seed=0,1,2,3")) == 2
     err = capsys.readouterr().err
     folder = sweep()
+    hint = shlex.quote(f"task.resume='{folder}'")
     assert err.splitlines()[-4:] == [
         f"specfw: sweep: 2 finished, 2 failed: {folder}",
         f"specfw: failed: {folder}/1: seed must be another, got 1",
         f"specfw: failed: {folder}/3: seed must be another, got 3",
-        f"specfw: to go on: python -m specfw task.resume={folder}",
+        f"specfw: to go on: python -m specfw {hint}",
     ]
     assert (folder / "1" / "error.txt").read_text() == "seed must be another, got 1\n"
     assert not list(folder.rglob(".*.part"))
@@ -378,6 +384,61 @@ def test_a_sweep_of_a_file_goes_on_too(sweep, tmp_path, capsys):
     assert "1 of 2 jobs have finished before" in capsys.readouterr().err
 
 
+def test_the_hint_goes_on_with_a_folder_of_any_name(does, outputs, monkeypatch, capsys):
+    for name in ("plain", "it's a\\b c:\\'d\\\\' $HOME `x`, {c}=é\\\\"):
+        folder = outputs / name
+        where = f"hydra.sweep.dir={resuming.plain(folder)}"
+        assert main(does("task.bad=[1]", "seed=0,1", where)) == 2
+        hint = capsys.readouterr().err.splitlines()[-1].partition("to go on: ")[2]
+        monkeypatch.setenv("MENDED", "1")
+        assert main(shlex.split(hint)[3:]) == 0
+        monkeypatch.delenv("MENDED")
+        assert f"1 finished, 0 failed, 1 finished before: {folder}\n" in capsys.readouterr().err
+        assert (folder / "1" / "job.txt").is_file()
+
+
+def test_a_folder_does_not_write_on_the_terminal(tmp_path, capsys):
+    Course(folder=tmp_path / "\x1b[2J\n").tell()
+    assert capsys.readouterr().err.endswith("\\x1b[2J\\n\n")
+
+
+def test_jobs_named_by_their_overrides_run_and_go_on(does, sweep, capsys):
+    assert main(does("seed=0,1", "hydra.sweep.subdir=${hydra.job.override_dirname}")) == 0
+    assert len(list(sweep().rglob("job.json"))) == 2
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert "2 of 2 jobs have finished before" in capsys.readouterr().err
+
+
+def test_words_that_were_replaced_are_not_forgotten(does, sweep, monkeypatch, capsys):
+    first, second = does("task.bad=[1]", "seed=0,1"), does("task.bad=[1]", "seed=2")
+    assert main(first) == 2
+    monkeypatch.setenv("MENDED", "1")
+    assert main([*second, f"task.resume='{sweep()}'"]) == 0
+    begun = resuming.begun(sweep())
+    assert (begun.words, begun.earlier) == (tuple(second), (tuple(first),))
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("specfw: replaced words, whose other jobs are not counted: python -m specfw -m ")
+    assert main(shlex.split(line)[-len(first) - 1 :]) == 0
+    assert "1 finished, 0 failed, 1 finished before" in capsys.readouterr().err
+    begun = resuming.begun(sweep())
+    assert (begun.words, begun.earlier) == (tuple(first), (tuple(second),))
+
+
+@pytest.mark.parametrize("what", ["no files", "another digest"])
+def test_a_note_that_does_not_fit_its_record_is_no_finished_job(what, sweep, capsys):
+    assert main(["-m", *TOY, "seed=0,1"]) == 0
+    note = sweep() / "1" / "job.json"
+    said = json.loads(note.read_text())
+    if what == "no files":
+        said["files"] = {}
+    else:
+        summary = note.with_name("summary.json")
+        summary.write_text(summary.read_text().replace(said["digest"], "0" * len(said["digest"])))
+    note.write_text(json.dumps(said))
+    assert resuming.finished(note.parent) is None
+    assert resuming.finished(sweep() / "0") == json.loads((sweep() / "0" / "job.json").read_text())["digest"]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------
 
 
@@ -427,6 +488,45 @@ def test_a_sweep_goes_on_under_the_blas_it_began_with(sweep, capsys):
     assert main([f"task.resume='{sweep()}'"]) == 2
     sentence = "task.resume must be gone on with under the BLAS it began with (blas=reference threads=7)"
     assert sentence in capsys.readouterr().err
+
+
+def test_one_process_writes_into_a_sweep(sweep, capsys):
+    assert main(SEEDS) == 0
+    (sweep() / "1" / "job.json").unlink()
+    before = state(sweep())
+    with (sweep() / ".sweep.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        capsys.readouterr()
+        for words, key in (([], "task.resume"), (SEEDS, "hydra.sweep.dir")):
+            assert main([*words, f"{key}='{sweep()}'"]) == 2
+            sentence = f"a folder that no sweep runs in (wait until it has ended), got {str(sweep())!r}"
+            assert capsys.readouterr().err == f"specfw: {key} must be {sentence}\n"
+            assert state(sweep()) == before
+    assert main([f"task.resume='{sweep()}'"]) == 0
+
+
+def test_a_sweep_holds_its_folder_while_it_runs(does, sweep, monkeypatch):
+    tried = []
+
+    def run(self, tree, folder):
+        with (
+            pytest.raises(ValueError, match="that no sweep runs in"),
+            held(sweep(), "task.resume"),
+        ):
+            pass
+        tried.append(folder.name)
+
+    monkeypatch.setattr(running.CommandLineJob, "_run", run)
+    assert main(does("seed=0,1")) == 0
+    assert tried == ["0", "1"]
+    with held(sweep(), "task.resume"):  # let go again
+        pass
+
+
+def test_an_interpolation_is_no_folder(capsys):
+    assert main(["task.resume='a/${b}'"]) == 2
+    err = capsys.readouterr().err
+    assert err == "specfw: task.resume must be a folder without ${ in its path, got 'a/${b}'\n"
 
 
 @pytest.mark.parametrize("line", ["task.resume=a,b", "task.resume=[a]", "~task.resume", "task.resume={a: b}"])

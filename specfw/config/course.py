@@ -1,11 +1,13 @@
 """How a sweep went: its jobs counted, and those that failed named."""
 
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from specfw.config.failures import JobError
-from specfw.config.resuming import KEY
+from specfw.config.resuming import KEY, word
+from specfw.study.escaping import one_line
 
 
 @dataclass
@@ -17,6 +19,7 @@ class Course:
         finished: jobs that finished.
         before: jobs that had finished before.
         unrun: jobs that an interrupt left.
+        earlier: words of the sweep that others have replaced.
         failed: what went wrong, by the folders of the jobs it went wrong in.
     """
 
@@ -24,6 +27,7 @@ class Course:
     finished: int = 0
     before: int = 0
     unrun: int = 0
+    earlier: tuple[tuple[str, ...], ...] = ()
     failed: dict[Path, JobError] = field(default_factory=dict)
 
     def tell(self) -> None:
@@ -36,5 +40,14 @@ class Course:
         lines = [f"sweep: {said}: {self.folder}"]
         lines += [f"failed: {folder}: {error.text.splitlines()[-1]}" for folder, error in self.failed.items()]
         if self.failed or self.unrun:
-            lines.append(f"to go on: python -m specfw {KEY}={self.folder}")
-        sys.stderr.write("".join(f"specfw: {line}\n" for line in lines))
+            lines.append(f"to go on: {_command(self.folder)}")
+        lines += [
+            f"replaced words, whose other jobs are not counted: {_command(self.folder, *words)}"
+            for words in self.earlier
+        ]
+        sys.stderr.write("".join(f"specfw: {one_line(line)}\n" for line in lines))
+
+
+def _command(folder: Path, *words: str) -> str:
+    """What goes on with a sweep, to be pasted into a shell."""
+    return shlex.join(["python", "-m", "specfw", *words, f"{KEY}={word(folder)}"])

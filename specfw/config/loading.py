@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -33,7 +33,7 @@ class JobsLoader(ConfigLoaderImpl):
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """The configuration of one job."""
         parsed = OverridesParser.create().parse_overrides(sweep_overrides)
-        master = list(master_config.hydra.overrides.hydra)
+        master = _of_hydra(master_config)
         values = [override for override in parsed if not self._is_choice(override, master_config, master)]
         choices = [override for override in parsed if override not in values]
         config = copy.deepcopy(self._composed(master_config, [str(choice.input_line) for choice in choices]))
@@ -43,7 +43,7 @@ class JobsLoader(ConfigLoaderImpl):
         return config
 
     def _composed(self, master_config: DictConfig, choices: list[str]) -> DictConfig:
-        key = (*master_config.hydra.overrides.hydra, *choices)
+        key = (*_of_hydra(master_config), *choices)
         if key not in self._made:
             if len(self._made) >= _MOST_KEPT:
                 del self._made[next(iter(self._made))]
@@ -66,6 +66,11 @@ class JobsLoader(ConfigLoaderImpl):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
+
+
+def _of_hydra(config: DictConfig) -> list[str]:
+    """The overrides of Hydra's own node as they were written: what they refer to may be there for a job alone."""
+    return cast("list[str]", OmegaConf.to_container(config.hydra.overrides.hydra, resolve=False))
 
 
 def _tell(config: DictConfig, master: list[str], overrides: Sequence[Override]) -> None:

@@ -1,6 +1,7 @@
 """`task.resume=<sweep folder>`: which sweep goes on, and which of its jobs have finished. Imports no MLX."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -12,7 +13,7 @@ from specfw.registry import require
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 KEY = "task.resume"
-SWEEP, JOB, ERROR = "sweep.json", "job.json", "error.txt"
+SWEEP, JOB, ERROR, SUMMARY = "sweep.json", "job.json", "error.txt", "summary.json"
 _PLAIN = {"-m", "--multirun"}
 
 
@@ -23,11 +24,25 @@ class Begun(NamedTuple):
         words: of its command line.
         blas: that multiplied.
         threads: of the BLAS.
+        earlier: words that others have replaced since.
     """
 
     words: tuple[str, ...]
     blas: str
     threads: int | None
+    earlier: tuple[tuple[str, ...], ...] = ()
+
+    def gone_on_with(self, now: "Begun") -> "Begun":
+        """The sweep under the words of `now`; its own are kept among the earlier ones.
+
+        Raises:
+            ValueError: `now` multiplies with another BLAS.
+        """
+        allowed = f"gone on with under the BLAS it began with (blas={self.blas} threads={self.threads})"
+        same = (self.blas, self.threads) == (now.blas, now.threads)
+        require(KEY, same, allowed, f"blas={now.blas} threads={now.threads}")
+        known = dict.fromkeys((*self.earlier, self.words))
+        return now._replace(earlier=tuple(words for words in known if words != now.words))
 
 
 def asked(given: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -52,6 +67,7 @@ def _folder(line: str) -> str:
     value = override.value()
     single = isinstance(value, str | int) and not override.is_delete() and not override.is_sweep_override()
     require(KEY, single, "the folder of one sweep", line.partition("=")[2])
+    require(KEY, "${" not in str(value), "a folder without ${ in its path", str(value))
     return str(value)
 
 
@@ -63,8 +79,9 @@ def begun(folder: Path) -> Begun:
     """
     try:
         found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
-        return Begun(tuple(map(str, found["words"])), str(found["blas"]), found["threads"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        earlier = tuple(tuple(map(str, words)) for words in found.get("earlier", ()))
+        return Begun(tuple(map(str, found["words"])), str(found["blas"]), found["threads"], earlier)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         allowed = f"the folder of a sweep, with the {SWEEP} that it was begun with"
         raise ValueError(f"{KEY} must be {allowed}, got {str(folder)!r}") from error
 
@@ -85,8 +102,12 @@ def finished(folder: Path) -> str | None:
     """The digest of the job that finished in `folder`; None where none did, or its record is no longer whole."""
     try:
         found = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        whole = all((folder / name).stat().st_size == size for name, size in found["files"].items())
-        return str(found["digest"]) if whole and not (folder / ERROR).exists() else None
+        sizes, digest = found["files"], str(found["digest"])
+        whole = bool(sizes) and all((folder / name).stat().st_size == size for name, size in sizes.items())
+        if SUMMARY in sizes:
+            said = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+            whole = whole and said.get("digest", digest) == digest
+        return digest if whole and not (folder / ERROR).exists() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -128,7 +149,13 @@ class Finished:
         return True
 
 
+def word(value: Any) -> str:
+    """`value` as a person would write it in an override: in quotes where it needs them."""
+    return str(value) if re.fullmatch(r"/[\w./-]*", str(value), re.ASCII) else plain(value)
+
+
 def plain(value: Any) -> str:
-    """`value` as one word of an override, whatever is in it."""
-    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    """`value` as one word of an override, whatever is in it but an interpolation."""
+    # backslashes escape only before a quote
+    escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), str(value))
     return f"'{escaped}'"

@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -14,6 +14,7 @@ from specfw.config.checks import checked
 from specfw.config.composing import current, plain
 from specfw.config.course import Course
 from specfw.config.failures import JobError, described, status
+from specfw.config.holding import held
 from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
 from specfw.config.sentences import REFUSALS
@@ -57,7 +58,7 @@ def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume
     sweep = resuming.Begun(tuple(given), bound.blas, bound.threads)
     lines = [*words.lines, "hydra.mode=MULTIRUN"]
     if resume is not None:
-        _require_same_backend(resuming.begun(resume), sweep)
+        sweep = resuming.begun(resume).gone_on_with(sweep)
         lines.append(f"hydra.sweep.dir={resuming.plain(resume)}")
     hydra.config_loader = JobsLoader(hydra.config_loader.get_search_path())
     course = Course()
@@ -70,12 +71,6 @@ def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume
     return next((error.status for error in course.failed.values()), 0)
 
 
-def _require_same_backend(before: resuming.Begun, now: resuming.Begun) -> None:
-    allowed = f"gone on with under the BLAS it began with (blas={before.blas} threads={before.threads})"
-    same = (before.blas, before.threads) == (now.blas, now.threads)
-    require(resuming.KEY, same, allowed, f"blas={now.blas} threads={now.threads}")
-
-
 @contextmanager
 def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: Course) -> Iterator[None]:
     """Put an overseer in front of the launcher that Hydra is about to make."""
@@ -85,15 +80,16 @@ def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: 
         # put back at once: launchers send Hydra's singletons to their workers
         del plugins.instantiate_launcher
         launcher = plugins.instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
-        course.folder = Path(str(config.hydra.sweep.dir)).absolute()
-        jobs = _Jobs(words, hydra_context.config_loader, config, course.folder, sweep)
-        return _Overseer(launcher, jobs, course, None if resume is None else resuming.Finished(course.folder))
+        folder = Path(str(config.hydra.sweep.dir)).absolute()
+        hold.enter_context(held(folder, resuming.KEY if resume else "hydra.sweep.dir"))
+        course.folder, course.earlier = folder, sweep.earlier
+        jobs = _Jobs(words, hydra_context.config_loader, config, folder, sweep)
+        return _Overseer(launcher, jobs, course, None if resume is None else resuming.Finished(folder))
 
     plugins.instantiate_launcher = made
-    try:
+    with ExitStack() as hold:
+        hold.callback(vars(plugins).pop, "instantiate_launcher", None)
         yield
-    finally:
-        vars(plugins).pop("instantiate_launcher", None)
 
 
 @dataclass(frozen=True)
