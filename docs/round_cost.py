@@ -8,7 +8,8 @@ such a round makes, c(K + 1) and K drafter steps, the first of which takes in tw
 context of that many tokens: attention makes them dearer. What a round takes beyond them is ours, and must not grow.
 It is taken from the tenth percentile of the rounds, which what else the machine does meets least.
 
-Memory is MLX's at the end of a round, less the caches of that many tokens; and the most that the process ever had.
+Memory is MLX's at the end of a round, less the caches of that many tokens; what MLX has freed and keeps for later;
+and the most that the process ever had.
 """
 # ruff: noqa: INP001, E402 # a script beside the pages it serves; the BLAS must be bound before MLX is loaded
 
@@ -38,19 +39,20 @@ import mlx.core as mx
 
 LENGTHS, WIDTH = (100, 250, 500, 1000, 1500, 1900), 100
 TIMES = ("tokens before", "rounds", "K", "round, ms", "tenth percentile", "passes alone, ms", "the rest, ms")
-SIZES = ("tokens before", "MLX, MiB", "caches, MiB", "the rest, MiB", "most of the process, MiB")
+SIZES = ("tokens before", "MLX, MiB", "caches, MiB", "the rest, MiB", "freed and kept, MiB", "most of the process, MiB")
 MIB = 2**20
 UNIT = 1 if sys.platform == "darwin" else 1024  # of the most that a process had
 
 
 class Stamp(NamedTuple):
-    """The end of a round: tokens of the sequence, its prompt's, K, seconds, MLX's bytes, the process's."""
+    """The end of a round: tokens of the sequence, its prompt's, K, seconds, bytes in use, kept, of the process."""
 
     tokens: int
     prompt: int
     drafted: int
     seconds: float
     active: int
+    kept: int
     resident: int
 
 
@@ -74,7 +76,11 @@ class _Clock(Observer):
         tokens = int(outcome.position[0] + outcome.emitted[0])
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
         now = perf_counter()
-        SEQUENCES[-1].append(Stamp(tokens, self._prompt, int(outcome.lengths[0]), now, mx.get_active_memory(), most))
+        SEQUENCES[-1].append(
+            Stamp(
+                tokens, self._prompt, int(outcome.lengths[0]), now, mx.get_active_memory(), mx.get_cache_memory(), most
+            )
+        )
 
     def numbers(self) -> dict[str, Any]:
         return {}
@@ -133,7 +139,8 @@ def size_row(place: int, models: dict[str, LanguageModel]) -> list[str]:
     end = list(timed_at(place))[-1].end
     caches = sum(model.footprint(end.tokens, 1).cache_bytes for model in models.values())
     most = max(one.end.resident for one in timed_at(place))
-    return [str(place), *(f"{size / MIB:.1f}" for size in (end.active, caches, end.active - caches, most))]
+    sizes = end.active, caches, end.active - caches, end.kept, most
+    return [str(place), *(f"{size / MIB:.1f}" for size in sizes)]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

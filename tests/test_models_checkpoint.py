@@ -6,6 +6,7 @@ from pathlib import Path
 
 from specfw.models.base import prefill
 from specfw.models.checkpoint import Checkpoint
+from specfw.models.pretrained.caches import STEP, LayerCaches
 from specfw.models.pretrained.folder import ZOO
 from specfw.registry import build
 
@@ -14,6 +15,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx import nn
+from mlx_lm.models.cache import KVCache
 
 TOKENS = 40
 
@@ -85,6 +87,18 @@ def test_a_cache_forgets_no_more_than_it_holds(shipped):
     shipped.forward(ids(3), cache)
     with pytest.raises(RuntimeError, match="KVCache was asked to forget 4 tokens and forgot 3"):
         cache.rewind(np.array([4]))
+
+
+def test_buffers_that_a_cache_outgrew_are_given_back():
+    """Eight steps of 1 MiB; kept, the seven smaller ones would be 28."""
+    mx.clear_cache()
+    layer = KVCache()
+    caches, token = LayerCaches([layer]), mx.zeros((1, 8, 1, 64))
+    for _ in range(8 * STEP):
+        layer.update_and_fetch(token, token)
+        mx.eval(caches.arrays())
+        caches.rewind(np.array([0]))
+    assert mx.get_cache_memory() < 12 * 2**20
 
 
 def test_layers_that_disagree_are_an_error():

@@ -103,6 +103,7 @@ class LayerCaches(Cache):
 
     def __init__(self, layers: list[Any]) -> None:
         self.layers = layers
+        self._steps = 0
 
     @property
     def lengths(self) -> Ints:
@@ -115,6 +116,14 @@ class LayerCaches(Cache):
             if dropped != count:
                 name = type(leaf).__name__
                 raise RuntimeError(f"{name} was asked to forget {count} tokens and forgot {dropped}")
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Free the buffers that the layers outgrew: the next are larger, so that none is ever used again."""
+        steps = (self._length() - 2) // STEP  # two tokens on, a pass that was begun ahead has let go of them too
+        if steps > self._steps:
+            mx.clear_cache()
+        self._steps = steps
 
     def arrays(self) -> list[mx.array]:
         return [array for leaf in self.leaves() for array in _arrays(leaf)] or [mx.zeros(1)]
