@@ -62,12 +62,12 @@ class Wanted(NamedTuple):
 
     def read(self, own: Ints) -> tuple[Decided, Ints]:
         """The numbers of the round, and the codes [B, K+1] of what is wrong with its block; `own` [B] K."""
-        ints = (np.array(one).astype(np.int64) for one in (self.accepted, self.token, self.drafts))
-        accepted, token, drafts = ints
+        accepted, token, drafts = (np.array(one).astype(np.int64) for one in (self.accepted, self.token, self.drafts))
         lengths = own if self.lengths is None else np.array(self.lengths).astype(np.int64)
         kept = np.arange(drafts.shape[1] + 1) < accepted[:, None]
-        final = token[:, None]
-        emitted = np.where(kept, np.concatenate([drafts, final], axis=1), final)
+        extra = token[:, None]
+        # `Round.emitted`, without an operation on the device
+        emitted = np.where(kept, np.concatenate([drafts, extra], axis=1), extra)
         decided = Decided(lengths, accepted, emitted, drafts, np.array(self.degenerate))
         return decided, self.facts.read().faults(lengths)
 
