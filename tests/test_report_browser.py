@@ -172,6 +172,19 @@ def test_it_filters_by_word_and_by_choice_and_says_how_many_are_left(visit):
     assert find(driver, "#count")[0].text == "6 runs"
 
 
+def test_a_browser_that_comes_back_shows_what_its_filters_say(visit):
+    from selenium.webdriver.support.select import Select
+
+    driver = visit("sweep")
+    Select(find(driver, 'select[data-filter="temperature"]')[0]).select_by_visible_text("0.5")
+    visit("one")
+    driver.back()
+    chosen = Select(find(driver, 'select[data-filter="temperature"]')[0]).first_selected_option.text
+    assert chosen == "0.5"
+    assert column(driver, "temperature") == ["0.5", "0.5"]
+    assert find(driver, "#count")[0].text == "2 of 6 runs"
+
+
 def test_hovering_a_mark_tells_its_numbers(visit):
     driver = visit("sweep")
     mark = find(driver, "#figure-acceptance .mark")[0]

@@ -72,7 +72,13 @@ if (table) {
     form.addEventListener("input", filter);
     form.addEventListener("change", filter);
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("reset", () => setTimeout(filter));
+    addEventListener("pageshow", filter); // a browser that comes back fills the form again, and says nothing
+    // a form is emptied after its "reset" event: emptied here, so that a click is over when the rows are back
+    form.querySelector('[type="reset"]').addEventListener("click", (event) => {
+      event.preventDefault();
+      form.reset();
+      filter();
+    });
   }
 }
 
