@@ -234,7 +234,15 @@ def test_closed_forms_are_means_weighted_by_tested_tokens(record, tmp_path):
 def test_every_pair_has_its_closed_forms(record, tmp_path):
     pairs = [{"started": {"config.drafter.name": f"pair {place}"}} for place in range(4)]
     found = closed_forms.draw(study_of(record, tmp_path, *pairs))
-    assert [one.title.rpartition(" pair ")[2] for one in found] == ["1 of 4", "2 of 4", "3 of 4"]
+    assert [one.title.partition(", pair ")[2] for one in found] == [f"{n + 1} of 4: drafter pair {n}" for n in range(3)]
+
+
+def test_other_weights_of_the_same_settings_are_another_pair(record, tmp_path):
+    weights = [{"started": {"models.drafter": {"sha256": f"{place}"}}} for place in (0, 0, 1)]
+    found = closed_forms.draw(study_of(record, tmp_path, *weights))
+    tested = json.loads((record / "summary.json").read_text())["positions_tested"]
+    assert [int(one.rows[0][-1]) for one in found] == [2 * tested, tested]
+    assert [one.title.partition(" of 2: ")[2] for one in found] == ["models of 0", "models of 2"]
 
 
 def test_lengths_stand_beside_their_law(record, tmp_path):
@@ -304,7 +312,16 @@ def test_speedup_is_paired_by_seed_with_an_interval(record, tmp_path):
     assert (math.log(high) - math.log(low)) / 2 == pytest.approx(spread, abs=2e-3)
 
 
-@pytest.mark.parametrize("change", [{"processor": "another"}, {"config.max_tokens": 7}, {"config.prompts.text": "1"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"processor": "another"},
+        {"config.max_tokens": 7},
+        {"config.prompts.text": "1"},
+        {"models.target": {"sha256": "1"}},
+        {"prompts_digest": "1"},
+    ],
+)
 def test_speedup_needs_a_plain_arm_of_the_same_machine_and_work(record, tmp_path, change):
     study = study_of(record, tmp_path, plain_arm(1, 100), drafting_arm(1, 150, **change))
     assert speedup.draw(study).why == speedup.WHY

@@ -120,6 +120,10 @@ class Row(NamedTuple):
         return "interrupted" if self.interrupted and self.verdict != "failed" else self.verdict
 
 
+PROMPTS = "prompts"
+"""Beside the roles of the models, what a run's inputs are named by."""
+
+
 class Run(NamedTuple):
     """A finished run.
 
@@ -128,7 +132,7 @@ class Run(NamedTuple):
         name: the folder as tables show it, beneath what all sources have in common.
         row: its numbers, checked.
         settings: the configuration by dotted key, in its order.
-        inputs: digest of what the configuration only points at: the models' fingerprints and the encoded prompts.
+        inputs: digests of what the configuration only points at: each model's fingerprint, and the encoded `prompts`.
         config: the configuration, resolved.
         numbers: summary.json as it is; beyond `row` nothing of it is checked.
         started: the event run_started as it is; beyond `row` and `config` nothing of it is checked.
@@ -138,7 +142,7 @@ class Run(NamedTuple):
     name: str
     row: Row
     settings: Mapping[str, Leaf]
-    inputs: str
+    inputs: Mapping[str, str]
     config: Mapping[str, Any]
     numbers: Mapping[str, Any]
     started: Mapping[str, Any]

@@ -85,13 +85,13 @@ def _about(run: Run, found: Found) -> Iterator[Problem]:
 def _repeated(runs: Sequence[Run]) -> Iterator[Problem]:
     """Runs that are no more evidence, and runs that look as if they were not."""
     first: dict[str, str] = {}
-    same: dict[tuple[str, str], str] = {}
+    same: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
     for run in runs:
-        digest = run.row.digest
-        if (digest, run.inputs) in same:
-            yield problem(run.name, f"has the digest of {same[digest, run.inputs]}, and is in no pool")
+        digest, inputs = run.row.digest, frozenset(run.inputs.items())
+        if (digest, inputs) in same:
+            yield problem(run.name, f"has the digest of {same[digest, inputs]}, and is in no pool")
         elif digest in first:
             own = f"has the digest of {first[digest]} but other models or prompts, and a pool of its own"
             yield problem(run.name, own)
         first.setdefault(digest, run.name)
-        same.setdefault((digest, run.inputs), run.name)
+        same.setdefault((digest, inputs), run.name)

@@ -114,7 +114,7 @@ def pools(runs: Sequence[Run]) -> list[Pool]:
     for run in runs:
         if not run.row.interrupted and run.row.error is None:
             settings = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
-            key = json.dumps([run.row.rule, settings, run.inputs])
+            key = json.dumps([run.row.rule, settings, run.inputs], sort_keys=True)
             found.setdefault(key, {}).setdefault(run.row.digest, run)
     return [_pool(tuple(group.values())) for group in found.values()]
 

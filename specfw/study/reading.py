@@ -8,7 +8,7 @@ from typing import Any
 
 from specfw.recording import EVENTS, SUMMARY
 from specfw.study.finding import Found
-from specfw.study.gathered import Interval, Leaf, Row, Run
+from specfw.study.gathered import PROMPTS, Interval, Leaf, Row, Run
 from specfw.study.intervals import of_record, wilson
 from specfw.study.loading import lines, mapping
 from specfw.study.values import at, count, counts, evidence, flag, given, number, require, share, text
@@ -60,9 +60,11 @@ def _has_names(config: Mapping[str, Any]) -> bool:
     return "" not in config and not all(name.isdecimal() for name in config)
 
 
-def _inputs(started: Mapping[str, Any]) -> str:
-    told = {name: started.get(name) for name in ("models", "prompts_digest")}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _inputs(started: Mapping[str, Any]) -> dict[str, str]:
+    models = started.get("models")
+    told = models if isinstance(models, Mapping) else {"models": models}
+    known = {**told, PROMPTS: started.get("prompts_digest")}
+    return {role: hashlib.sha256(json.dumps(one, sort_keys=True).encode()).hexdigest() for role, one in known.items()}
 
 
 def _started(found: Found) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """What theory says a rule accepts, over temperature: sum_min, sum_prod and shared noise, one picture for each pair."""
 
+import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from specfw.study.columns import short, telling
+from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.canvas import Key, canvas, colour
-from specfw.study.figures.figure import Figure, cut, differing, digits, sentences, share_ticks
-from specfw.study.gathered import Run, Study
+from specfw.study.figures.figure import Figure, configured, cut, differing, digits, sentences, share_ticks
+from specfw.study.gathered import PROMPTS, Run, Study
 from specfw.study.pooling import Pool, pools
 from specfw.study.values import LARGE
 
@@ -38,7 +41,7 @@ def draw(study: Study) -> list[Figure]:
         run for pool in pools(study.runs) for run in pool.runs if run.row.tested and run.row.sum_min is not None
     )
     kept = [run for run in drafting if _temperature(run) is not None]
-    pairs: dict[tuple[Any, ...], list[Run]] = {}
+    pairs: dict[str, list[Run]] = {}
     for run in kept:
         pairs.setdefault(_pair(run), []).append(run)
     drawn = [_figure(study, runs, place) for place, runs in enumerate(list(pairs.values())[:_MOST_PAIRS])]
@@ -46,7 +49,9 @@ def draw(study: Study) -> list[Figure]:
         why = "No run recorded the closed forms and has a temperature; a drafter without rows has none."
         return [Figure("closed-forms", TITLE, LEAD, why=why)]
     if len(pairs) > 1:
-        drawn = [one._replace(title=f"{TITLE}, pair {place + 1} of {len(pairs)}") for place, one in enumerate(drawn)]
+        named = _names(study, [runs[0] for runs in pairs.values()])
+        titles = [f"{TITLE}, pair {place + 1} of {len(pairs)}{name}" for place, name in enumerate(named)]
+        drawn = [one._replace(title=title) for one, title in zip(drawn, titles, strict=False)]
     return drawn
 
 
@@ -56,8 +61,22 @@ def _temperature(run: Run) -> float | None:
     return float(value) if known else None  # type: ignore[arg-type]
 
 
-def _pair(run: Run) -> tuple[Any, ...]:
-    return tuple((key, value) for key, value in run.settings.items() if key.startswith(_PAIR))
+def _pair(run: Run) -> str:
+    """The models by their settings and their weights: a path may hold other weights tomorrow."""
+    settings = {key: value for key, value in run.settings.items() if key.startswith(_PAIR)}
+    weights = {role: digest for role, digest in run.inputs.items() if role != PROMPTS}
+    return json.dumps([settings, weights], sort_keys=True)
+
+
+def _names(study: Study, runs: Sequence[Run]) -> list[str]:
+    """What tells pairs apart, each by one of its runs, which is named where only the weights differ."""
+    keys = telling(runs, [key for key in study.varying if key.startswith(_PAIR)])
+    names = short(keys)
+    told = [configured(Pool("", run.settings, (run,)), names) for run in runs]
+    alike = {words for words in told if told.count(words) > 1}
+    where = [f"models of {shortened(one_line(run.name), 60)}" for run in runs]
+    parts = [(words, place) if words in alike else (words,) for words, place in zip(told, where, strict=True)]
+    return [f": {', '.join(part for part in both if part)}" for both in parts]
 
 
 def _figure(study: Study, runs: Sequence[Run], place: int) -> Figure:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from specfw.study.columns import is_compared
 from specfw.study.figures.canvas import INK, MUTED, Key, canvas, label
 from specfw.study.figures.figure import Figure, between, configured, cut, differing, digits, sentences, share_ticks
-from specfw.study.gathered import Run, Study
+from specfw.study.gathered import PROMPTS, Run, Study
 from specfw.study.pooling import pools
 from specfw.study.values import at, number, text
 
@@ -101,9 +101,10 @@ def _runs(study: Study) -> Iterator[Ratio]:
 
 def _setting(run: Run) -> str:
     """What must be the same for two speeds to be compared: machine, seed, and all that is not of drafting."""
+    pointed_at = [run.inputs.get(name) for name in ("target", PROMPTS)]
     kept = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
     kept = {key: value for key, value in kept.items() if key.partition(".")[0] not in _OF_DRAFTING}
-    return json.dumps([run.row.seed, run.row.processor, run.row.device, kept])
+    return json.dumps([run.row.seed, run.row.processor, run.row.device, pointed_at, kept])
 
 
 def _ratio(run: Run, plain: Run) -> float | None:
