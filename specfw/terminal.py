@@ -103,6 +103,9 @@ def _rows(summary: Summary) -> Iterator[dict[str, str]]:
     for name in ("sum_min", "sum_prod", "q_at_target_argmax"):
         if not math.isnan(forms.get(name, math.nan)):
             yield _alone(name, "law", forms[name])
+    distortion = forms.get("first_position", {}).get("distortion", math.nan)
+    if not math.isnan(distortion):
+        yield _alone("distortion", "law", distortion)
     if forms.get("distortion_lower_bound") is not None:
         yield _alone("distortion_lower_bound", "measured", forms["distortion_lower_bound"])
 

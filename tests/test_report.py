@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 from specfw.__main__ import main
@@ -239,19 +240,28 @@ def test_links_to_folders_are_not_followed(records):
     assert [one.name for one in records.study().runs] == ["1"]
 
 
+@contextmanager
+def deep_folders(folder, count):
+    """`count` folders within each other, a path longer than may be; gone after, as pytest cannot remove so many."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(count):
+        os.mkdir("d", dir_fd=here)
+        here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
+        os.close(above)
+    try:
+        yield
+    finally:
+        for _ in range(count):
+            here, below = os.open("..", os.O_RDONLY, dir_fd=here), here
+            os.close(below)
+            os.rmdir("d", dir_fd=here)
+        os.close(here)
+
+
 def test_folders_may_lie_deep(records):
     records.add("1")
-    deep = records.folder.joinpath(*["d"] * 1500)
-    here = os.open(records.folder, os.O_RDONLY)
-    try:  # longer than a path may be
-        for _ in range(1500):
-            os.mkdir("d", dir_fd=here)
-            here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
-            os.close(above)
-    finally:
-        os.close(here)
-    assert len(str(deep)) > 3000
-    assert [one.name for one in records.study().runs] == ["1"]
+    with deep_folders(records.folder, 1500):
+        assert [one.name for one in records.study().runs] == ["1"]
 
 
 def test_a_folder_that_cannot_be_read_is_told(records, monkeypatch):

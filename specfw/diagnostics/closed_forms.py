@@ -14,7 +14,7 @@ from specfw.types import Outcome, Round
 import mlx.core as mx
 import numpy as np
 
-NAMES = ("sum_min", "sum_prod", "q_at_target_argmax", "expected_acceptance", "gumbel")
+NAMES = ("sum_min", "sum_prod", "q_at_target_argmax", "expected_acceptance", "gumbel", "distortion")
 
 
 @final
@@ -51,7 +51,9 @@ class _Means(Observer):
         gumbel = Gumbel().expected_acceptance(p, q) if self._sorting else unknown
         asks = self._sorting or not rule.closed_form_sorts
         expected = rule.expected_acceptance(p, q) if asks else unknown
-        return p.overlap(q), p.product(q), q.at(p.argmax()), expected, gumbel
+        followed = None if rule.preserves_target else rule.surrogate(p, q)
+        distortion = unknown if followed is None else mx.maximum(1 - followed.overlap(p), 0)
+        return p.overlap(q), p.product(q), q.at(p.argmax()), expected, gumbel, distortion
 
     def observe(self, outcome: Outcome, trace: Sequence[Floats]) -> None:
         if not trace:
@@ -73,10 +75,10 @@ class _Means(Observer):
             **every,
             "ratio": every["sum_min"] / every["sum_prod"] if every["sum_prod"] else math.nan,
             "first_position": first,
-            "distortion_lower_bound": self._distortion(first),
+            "distortion_lower_bound": self._lower_bound(first),
         }
 
-    def _distortion(self, first: dict[str, float]) -> float | None:
+    def _lower_bound(self, first: dict[str, float]) -> float | None:
         """Acceptance of first draft tokens beyond sum_min, which no lossless rule can exceed there."""
         if self._setting.rule.preserves_target:
             return None

@@ -60,6 +60,7 @@ class Row(NamedTuple):
         mean_tokens_per_round: with the extra token.
         first_measured: acceptance of the first draft token of each round.
         first_sum_min: `sum_min` there.
+        distortion: of a lossy rule that declares what it follows, there: total variation of that from the target.
         distortion_lower_bound: of a lossy rule, `first_measured` less `first_sum_min`, or 0.
         tokens_per_s: of the rounds, without prefill.
         decode_s: seconds of all rounds.
@@ -103,6 +104,7 @@ class Row(NamedTuple):
     mean_tokens_per_round: float | None
     first_measured: float | None
     first_sum_min: float | None
+    distortion: float | None
     distortion_lower_bound: float | None
     tokens_per_s: float | None
     decode_s: float | None

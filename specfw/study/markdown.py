@@ -21,6 +21,7 @@ NOTES = """
 - `95 % interval`: of three runs or more over their seeds (Student's t), of one run over its prompts or the samples of its only prompt, else Wilson's, which takes draft tokens as independent and is too narrow for those of few texts.
 - `closed form`: the rule's own, over just these draft tokens. `z`: (accepted - expected) / sqrt(variance); it decides nothing.
 - `largest log10 e`: of the runs' e-values. A run fails above 6.
+- `distortion`: of lossy rules that declare what they follow, its total variation from the target at the first draft tokens of rounds.
 - `distortion_lower_bound`: of lossy rules, what the first draft tokens of rounds are accepted beyond `sum_min`.
 """.strip()  # noqa: E501 # a paragraph is a line
 

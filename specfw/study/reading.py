@@ -98,6 +98,7 @@ def _row(numbers: Mapping[str, Any], started: Mapping[str, Any]) -> Row:
         mean_tokens_per_round=number(numbers, "mean_tokens_per_round"),
         first_measured=share(numbers, f"{_FORMS}.first_position.acceptance"),
         first_sum_min=share(numbers, f"{_FORMS}.first_position.sum_min"),
+        distortion=share(numbers, f"{_FORMS}.first_position.distortion"),
         distortion_lower_bound=share(numbers, f"{_FORMS}.distortion_lower_bound"),
         tokens_per_s=number(numbers, "diagnostics.throughput.tokens_per_s"),
         decode_s=number(numbers, "diagnostics.throughput.decode_s"),

@@ -28,6 +28,7 @@ _KINDS = {
     **dict.fromkeys(("mean_accepted_len_low", "mean_accepted_len_high"), _REAL),
     "accepted_lengths": "BIGINT[]",
     **dict.fromkeys(("mean_tokens_per_round", "tokens_per_s", "decode_s", "prefill_s"), _REAL),
+    "distortion": _REAL,
     "distortion_lower_bound": _REAL,
     **{f"{origin}_tokens": _WHOLE for origin in ORIGINS},
     "interrupted": _FLAG,

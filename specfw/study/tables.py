@@ -128,11 +128,12 @@ def lengths(found: Pooled) -> Table:
             _number(line.pool.mean("mean_accepted_len", by="rounds"), 3),
             _number(line.pool.mean("mean_tokens_per_round", by="rounds"), 3),
             _number(line.pool.rate("emitted", "decode_s"), 1),
+            _number(line.pool.mean("distortion", by="rounds"), 4),
             _number(line.pool.distortion_lower_bound, 4),
         )
         for line in found.lines
     )
-    numbers = ("mean_accepted_len", "mean_tokens_per_round", "tokens/s", "distortion_lower_bound")
+    numbers = ("mean_accepted_len", "mean_tokens_per_round", "tokens/s", "distortion", "distortion_lower_bound")
     return Table("Accepted lengths and speed", (*found.head, "rule", *numbers), rows)
 
 

@@ -2,27 +2,25 @@
 
 A mixture of the models' rows with total variation D from the target accepts exactly sum_min + D, and no rule accepts
 more at that distance (Yin et al. 2411.00841): the front is a straight line from (0, sum_min) to (1 - sum_min, 1).
-A rule's `distortion` is drawn where its record has one, the mean total variation at the first position of a round.
-Else only its lower bound is known, acceptance - sum_min, which lies on the front: the truth is there or right of it.
+The `distortion` of a rule that declares what it follows is recorded, its mean total variation from the target at the
+first position of a round, and drawn. Of another only a lower bound is known, acceptance - sum_min, which lies on the
+front: the truth is there or right of it.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from specfw.study.figures.canvas import INK, MUTED, Key, canvas, colour
 from specfw.study.figures.figure import Figure, configured, cut, differing, digits, sentences, series, share_ticks
-from specfw.study.gathered import Run, Study
+from specfw.study.gathered import Study
 from specfw.study.intervals import wilson
 from specfw.study.pooling import Pool, pools
-from specfw.study.values import share
 
 TITLE = "Lossy rules: acceptance and distortion"
 LEAD = (
     "How much a rule gains by leaving the target's distribution. No rule stands left of the dashed front, which starts "
     "at sum_min, the most a lossless rule can accept. An arrow marks a lower bound: the distortion is there or beyond."
 )
-DISTORTION = "diagnostics.closed_forms.first_position.distortion"
 _MOST_FRONTS = 6
 
 
@@ -73,32 +71,13 @@ def draw(study: Study) -> Figure | None:
 
 
 def _point(pool: Pool) -> Lossy | None:
-    accepted, sum_min = (_mean(pool.runs, name) for name in ("first_measured", "first_sum_min"))
+    accepted, sum_min, recorded = (
+        pool.mean(name, by="rounds") for name in ("first_measured", "first_sum_min", "distortion")
+    )
     if accepted is None or sum_min is None:
         return None
-    recorded = _weighted([(run.row.rounds, _distortion(run)) for run in pool.runs])
-    return Lossy(
-        pool, accepted, sum_min, max(accepted - sum_min, 0) if recorded is None else recorded, recorded is not None
-    )
-
-
-def _mean(runs: Sequence[Run], name: str) -> float | None:
-    return _weighted([(run.row.rounds, getattr(run.row, name)) for run in runs])
-
-
-def _weighted(parts: Sequence[tuple[int, float | None]]) -> float | None:
-    """A mean over rounds, None where a run that has some lacks the value."""
-    used = [(rounds, value) for rounds, value in parts if rounds]
-    if not used or any(value is None for _, value in used):
-        return None
-    return math.fsum(rounds * (value or 0) for rounds, value in used) / sum(rounds for rounds, _ in used)
-
-
-def _distortion(run: Run) -> float | None:
-    try:
-        return share(run.numbers, DISTORTION)
-    except ValueError:
-        return None
+    bound = max(accepted - sum_min, 0)
+    return Lossy(pool, accepted, sum_min, bound if recorded is None else recorded, exact=recorded is not None)
 
 
 def _picture(points: Sequence[Lossy], rules: dict[str, Key], names: dict[str, str]) -> str:

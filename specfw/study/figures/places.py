@@ -98,7 +98,7 @@ def _tested(drawn: Sequence[Places], found: Sequence[Places], rules: dict[str, K
     ]
     with canvas("places") as sheet:
         axes = sheet.axes(x="position in the block", y="accepted of tested")
-        beside = {one.rule: 0.1 * (lane - (len(drawn) - 1) / 2) for lane, one in enumerate(drawn)}
+        beside = _beside(drawn)
         for one in drawn:
             key = rules[one.rule]
             mine = [value for value in values if value[0] is one]
@@ -122,6 +122,11 @@ def _tested(drawn: Sequence[Places], found: Sequence[Places], rules: dict[str, K
     return Figure("places", TESTED, TESTED_LEAD, svg=svg, legend=legend, head=head, rows=rows, note=note)
 
 
+def _beside(drawn: Sequence[Places]) -> dict[str, float]:
+    """Where a rule's marks stand beside the place itself: none hides another's."""
+    return {one.rule: 0.1 * (lane - (len(drawn) - 1) / 2) for lane, one in enumerate(drawn)}
+
+
 def _tested_row(one: Places, place: int, rate: float, interval: Interval | None) -> tuple[str, ...]:
     low, high, _ = interval or (None, None, "")
     tested, accepted = str(one.tested[place - 1]), str(one.accepted[place - 1])
@@ -135,9 +140,10 @@ def _reached(found: Sequence[Places], counted: Sequence[Lengths], rules: dict[st
     rows = []
     with canvas("reached") as sheet:
         axes = sheet.axes(x="position in the block", y="share of rounds")
+        beside = _beside(found)
         for one in found:
             key, proposed = rules[one.rule], np.array(one.proposed)
-            shade, along = colour(key.series), np.arange(1, len(proposed) + 1)
+            shade, along = colour(key.series), np.arange(1, len(proposed) + 1) + beside[one.rule]
             expected = _survival(laws.get(one.rule), proposed)
             if expected is not None:
                 axes.plot(along, expected, color=shade, linewidth=1.4, dashes=(3, 2))
@@ -145,7 +151,7 @@ def _reached(found: Sequence[Places], counted: Sequence[Lengths], rules: dict[st
                 by_law = None if expected is None else float(expected[place - 1])
                 words = "" if by_law is None else f", law {digits(by_law, 3)}"
                 told = f"{one.rule}, position {place}: stands in {digits(accepted / drafted, 3)}{words}"
-                sheet.point(axes, (place, accepted / drafted), key, told)
+                sheet.point(axes, (place + beside[one.rule], accepted / drafted), key, told)
                 rows.append(
                     (one.rule, str(place), str(drafted), str(accepted), digits(accepted / drafted), digits(by_law))
                 )
