@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +58,7 @@ def test_an_extra_that_is_missing_is_named_with_the_command_that_brings_it(group
     assert main(["-m", *TOY, f"{group}={name}", "seed=0,1"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert re.search(rf"{group} must be one of: basic; got '{name.partition('_')[0]}\w*', which is not installed", err)
+    assert f"{group} must be one of: basic; got '{name}', which is not installed" in err
     assert f"python -m pip install -e '.[{extra}]'" in err
     assert not outputs.exists()
 

@@ -27,14 +27,20 @@ EXTRAS = {
 _BASIC = "basic"
 
 
-def absent(group: str, name: str) -> str | None:
-    """One sentence about an option of Hydra's that nothing installed offers; None where no extra would bring it."""
+def absent(group: str, name: str, asked: str) -> str | None:
+    """One sentence about an option of Hydra's that nothing installed offers; None where no extra would bring it.
+
+    Args:
+        group: of the option.
+        name: of the option.
+        asked: the option that was given, which may be made of `name`.
+    """
     extra = EXTRAS.get(group, {}).get(name)
     if extra is None:
         return None
     installed = (file.removesuffix(".yaml") for file in ConfigStore.instance().list(group) if file.endswith(".yaml"))
     return (
-        f"{group} must be one of: {', '.join(sorted(installed))}; got {name!r}, which is not installed: "
+        f"{group} must be one of: {', '.join(sorted(installed))}; got {asked!r}, which is not installed: "
         f"python -m pip install 'specfw[{extra}]', in a checkout python -m pip install -e '.[{extra}]'"
     )
 

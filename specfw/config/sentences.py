@@ -54,11 +54,12 @@ def sentence(error: BaseException, lines: tuple[str, ...] = ()) -> str:
 
 def _unknown_option(error: MissingConfigException, lines: tuple[str, ...]) -> str:
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
-    if told := absent(group, name):
+    written = [line.partition("=") for line in lines]
+    asked = next((value for key, _, value in written if key == group and value.startswith(name)), name)
+    if told := absent(group, name, asked):
         return told
     if not error.options:
         return _joined(str(error).partition("Config search path")[0])
-    written = (line.partition("=") for line in lines)
     key = next((key for key, _, value in written if key.partition("@")[0] == group and name in value), group)
     return f"{key} must be one of: {', '.join(error.options)}; got {name!r}{suggestion(name, error.options)}"
 
