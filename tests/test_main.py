@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import specfw
@@ -12,6 +13,7 @@ from specfw import __main__ as command
 from specfw import backend, registry
 from specfw.__main__ import main
 from specfw.backend import Backend
+from specfw.config.failures import interruptible
 
 import pytest
 import yaml
@@ -229,6 +231,11 @@ def test_a_signal_lets_the_record_be_written(number, does, process, outputs):
     _, err = child.communicate(timeout=20)
     assert (child.returncode, err) == (130, "specfw: interrupted\n")
     assert (only(outputs) / "recorded.txt").read_text() == "whole"
+
+
+def test_a_signal_that_was_swallowed_is_an_interrupt():
+    with pytest.raises(KeyboardInterrupt), interruptible(), suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
 
 
 # --- what only informs ------------------------------------------------------------------------------------------

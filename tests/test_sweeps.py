@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import shlex
+import signal
 import sys
 import weakref
 from pathlib import Path
@@ -32,6 +33,7 @@ SEEDS = ["-m", *TOY, "seed=0,1,2"]
 
 TASKS = """
 import os
+import signal
 from dataclasses import dataclass
 from types import SimpleNamespace
 from specfw.registry import register
@@ -53,6 +55,11 @@ class Does(Task):
                     raise ValueError(f"seed must be another, got {seed}")
                 case "interrupt":
                     raise KeyboardInterrupt
+                case "signal":
+                    try:
+                        signal.raise_signal(signal.SIGTERM)
+                    finally:
+                        raise ValueError("a library's clean-up failed over it")
             return SimpleNamespace(passed=False)
         return SimpleNamespace(passed=True)
 """
@@ -231,6 +238,21 @@ def test_an_interrupt_counts_what_ran(does, sweep, capsys):
     err = capsys.readouterr().err
     assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
     assert err.endswith("specfw: interrupted\n")
+
+
+def test_a_signal_is_counted_once_whatever_becomes_of_it(does, sweep, monkeypatch, capsys):
+    def finished(folder):
+        signal.raise_signal(signal.SIGTERM)  # the second one, while jobs are counted
+        return known(folder)
+
+    known = resuming.finished
+    monkeypatch.setattr(resuming, "finished", finished)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert main(does("task.bad=[2]", "task.kind=signal", "seed=0,1,2,3")) == 130
+    err = capsys.readouterr().err
+    assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
+    assert err.endswith("specfw: interrupted\n")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_launcher_that_dies_loses_no_count(does, sweep, capsys, monkeypatch):

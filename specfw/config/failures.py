@@ -66,21 +66,44 @@ def described(error: BaseException, lines: tuple[str, ...] = ()) -> str:
     return sentence(error, lines)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Make SIGTERM, which schedulers send, mean what Ctrl-C means; a second signal does not cut the record short."""
+class _Interrupt:
+    """What a signal does: it is raised once, and those that follow are ignored.
 
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    Attributes:
+        came: whether there was one.
+    """
+
+    came = False
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> NoReturn:
+        self.came = True
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Make SIGTERM, which schedulers send, mean what Ctrl-C means; a second signal does not cut the record short.
+
+    Raises:
+        KeyboardInterrupt: a signal came, whatever a library made of the one that was raised in it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    interrupt = _Interrupt()
     before = [signal.signal(number, interrupt) for number in SIGNALS]
     try:
         yield
+    except Exception as error:
+        if interrupt.came:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for number, handler in zip(SIGNALS, before, strict=True):
-            signal.signal(number, handler)
+            # an interrupt ends those around this one too, and they count and tell undisturbed
+            if not (signal.getsignal(number) is signal.SIG_IGN and isinstance(handler, _Interrupt)):
+                signal.signal(number, handler)
+    if interrupt.came:
+        raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from specfw.config import resuming, running
 from specfw.config.checks import checked
 from specfw.config.composing import current, plain
 from specfw.config.course import Course
-from specfw.config.failures import JobError, described, status
+from specfw.config.failures import JobError, described, interruptible, status
 from specfw.config.holding import held
 from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
@@ -164,7 +164,8 @@ class _Overseer(Launcher):
     def _launched(self, jobs: Sequence[_Job]) -> Sequence[JobReturn]:
         course = self._course
         try:
-            returns = self._launcher.launch([job.lines for job in jobs], initial_job_idx=jobs[0].number)
+            with interruptible():
+                returns = self._launcher.launch([job.lines for job in jobs], initial_job_idx=jobs[0].number)
         except BaseException as error:
             self._count_folders(jobs, error)
             if isinstance(error, Exception) and self._jobs.basic:
