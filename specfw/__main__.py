@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specfw import backend
 from specfw.backend.request import THREADS_VARIABLE
@@ -20,6 +20,9 @@ from specfw.config import overrides, resuming
 from specfw.config.failures import described, interruptible, status
 from specfw.config.overrides import Words
 from specfw.registry import require
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _INFORMS = ("help", "hydra_help", "cfg", "info", "shell_completion")
 _INSTEAD = {
@@ -50,15 +53,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_process() -> None:
-    """Streams that can be written to whatever the shell closed or which locale it has; no empty variable."""
+    """Streams that can be written to whatever the shell closed or which locale it has; no empty variable.
+
+    Who reads stderr may leave: Ctrl-C ends the `tee` of a pipeline too, and the record must still be closed.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 # open as long as the process
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stderr, TextIOWrapper) and sys.stderr is sys.__stderr__:
+        told = BufferedWriter(_Left(sys.stderr.fileno(), "wb", closefd=False))
+        sys.stderr = TextIOWrapper(told, sys.stderr.encoding, "backslashreplace", line_buffering=True)
     if os.environ.get("SPECFW_OUTPUTS") == "":
         del os.environ["SPECFW_OUTPUTS"]
+
+
+class _Left(FileIO):
+    """A file whose reader, terminal or disk may be gone; what is written then is lost, and nothing else."""
+
+    def write(self, data: "ReadableBuffer") -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
 
 
 def _status(given: list[str], *, own_process: bool) -> int:

@@ -233,6 +233,14 @@ def test_a_signal_lets_the_record_be_written(number, does, process, outputs):
     assert (only(outputs) / "recorded.txt").read_text() == "whole"
 
 
+def test_a_reader_of_stderr_who_leaves_takes_nothing_along(process, outputs):
+    child = process("-m", *TOY, "seed=0,1")
+    child.stderr.close()
+    out, _ = child.communicate(timeout=20)
+    assert (child.returncode, out.count("[Speculative acceptance]")) == (0, 2)
+    assert len(list(outputs.rglob("job.json"))) == 2
+
+
 def test_a_signal_that_was_swallowed_is_an_interrupt():
     with pytest.raises(KeyboardInterrupt), interruptible(), suppress(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
