@@ -33,6 +33,7 @@ SEEDS = ["-m", *TOY, "seed=0,1,2"]
 
 TASKS = """
 import os
+import shutil
 import signal
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -55,6 +56,13 @@ class Does(Task):
                     raise ValueError(f"seed must be another, got {seed}")
                 case "interrupt":
                     raise KeyboardInterrupt
+                case "nothing to say":
+                    raise ValueError
+                case "no text":
+                    raise ValueError("path must be text, got \\udcff")
+                case "its folder is gone":
+                    shutil.rmtree(job.folder)
+                    raise ValueError("the true cause")
                 case "signal":
                     try:
                         signal.raise_signal(signal.SIGTERM)
@@ -226,6 +234,24 @@ def test_the_last_lines_count_the_jobs_and_name_those_that_failed(does, sweep, c
 def test_a_failure_does_not_lose_later_batches(does, sweep):
     assert main(does("task.bad=[0]", "seed=0,1,2,3", "hydra.sweeper.max_batch_size=2")) == 2
     assert [path.parent.name for path in sorted(sweep().rglob("job.json"))] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "text"),
+    [
+        ("nothing to say", "ValueError", "ValueError\n"),
+        ("no text", "path must be text, got \\udcff", "path must be text, got \\udcff\n"),
+        ("its folder is gone", "the true cause", None),
+    ],
+)
+def test_what_went_wrong_is_told_whatever_it_is(kind, said, text, does, sweep, capsys):
+    sys.stderr.reconfigure(errors="backslashreplace")  # as a command of its own does
+    assert main(does("task.bad=[0]", f"task.kind='{kind}'", "seed=0,1")) == 2
+    err = capsys.readouterr().err
+    assert f"failed: {sweep()}/0: {said}\n" in err
+    assert err.count(said) == 2  # when it happens, and at the end
+    error = sweep() / "0" / "error.txt"
+    assert (error.read_text() if error.exists() else None) == text
 
 
 def test_a_check_that_failed_is_a_failed_job(does, sweep, capsys):

@@ -63,7 +63,7 @@ def described(error: BaseException, lines: tuple[str, ...] = ()) -> str:
         )
     if status(error) == DEFECT:
         return "".join(traceback.format_exception(error)).rstrip()
-    return sentence(error, lines)
+    return sentence(error, lines) or type(error).__name__
 
 
 class _Interrupt:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -115,8 +116,9 @@ class CommandLineJob:
                 raise  # ends the sweep; in a worker, whose scheduler may end it, one job
             # whatever it is, the folder says it and other jobs run on
             failure = JobError(status(error), described(error))
-            resuming.clear(folder)
-            write_whole(folder / resuming.ERROR, failure.text + "\n")
+            with suppress(OSError):  # a folder that is full or gone does not hide what went wrong
+                resuming.clear(folder)
+                write_whole(folder / resuming.ERROR, failure.text + "\n")
             return failure
 
     def _run(self, tree: DictConfig, folder: Path) -> float | None:
