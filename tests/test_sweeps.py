@@ -16,6 +16,7 @@ from specfw.__main__ import main
 from specfw.config import composing, overrides, resuming, running
 from specfw.config.course import Course
 from specfw.config.holding import held
+from specfw.config.jobs import Jobs
 from specfw.config.loading import JobsLoader
 from specfw.models.checkpoint import Checkpoint
 from specfw.models.pretrained import folder as checkpoint_folder
@@ -291,11 +292,26 @@ def test_a_launcher_that_dies_loses_no_count(does, sweep, capsys, monkeypatch):
         raise RuntimeError("a worker was killed")
 
     monkeypatch.setattr(basic, "launch", dying)
+    monkeypatch.setattr(Jobs, "in_order", False)
     assert main(does("task.bad=[1]", "seed=0,1,2")) == 70
     err = capsys.readouterr().err
     assert f"sweep: 1 finished, 2 failed: {sweep()}\n" in err
     assert f"failed: {sweep()}/1: seed must be another, got 1\n" in err
     assert f"failed: {sweep()}/2: RuntimeError: a worker was killed\n" in err
+
+
+def test_a_job_that_cannot_be_begun_does_not_lose_the_others(does, sweep, monkeypatch, capsys):
+    long = "9" * 256
+    words = does("task.bad=[0]", f"seed=0,{long},1,2", "hydra.sweep.subdir='of ${seed}'")
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert f"sweep: 2 finished, 2 failed: {sweep()}\n" in err
+    assert f"failed: {sweep()}/of 0: seed must be another, got 0\n" in err
+    assert f"failed: {sweep()}/of {long}: [Errno 36] File name too long: " in err
+    assert [path.parent.name for path in sorted(sweep().rglob("job.txt"))] == ["of 0", "of 1", "of 2"]
+    monkeypatch.setenv("MENDED", "1")
+    assert main([f"task.resume='{sweep()}'"]) == 2
+    assert "sweep: 1 finished, 1 failed, 2 finished before" in capsys.readouterr().err
 
 
 def test_a_failure_keeps_nothing_of_its_job_alive(does, monkeypatch):
@@ -408,7 +424,7 @@ def test_equal_jobs_are_as_many_as_they_were(sweep, capsys):
     assert table(sweep()) == undisturbed
 
 
-def test_a_configuration_that_reads_its_jobs_number_keeps_it(sweep, tmp_path, capsys):
+def test_a_configuration_that_reads_its_jobs_number_keeps_it(sweep, tmp_path, monkeypatch, capsys):
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "own.yaml").write_text("# @package _global_\nseed: ${hydra:job.num}\n")
     words = ["-m", *TOY, f"--config-dir={tmp_path}", "experiment=own", "max_tokens=4,5,6,7"]
@@ -417,6 +433,10 @@ def test_a_configuration_that_reads_its_jobs_number_keeps_it(sweep, tmp_path, ca
     assert [numbers["seed"] for numbers, _ in undisturbed.values()] == [0, 1, 2, 3]
     for name in "13":
         (sweep() / name / "job.json").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(running.CommandLineJob, "_run", lambda *_: signal.raise_signal(signal.SIGINT))
+        assert main([f"task.resume='{sweep()}'"]) == 130
+    assert "sweep: 0 finished, 0 failed, 2 finished before, 2 not run" in capsys.readouterr().err
     assert main([f"task.resume='{sweep()}'"]) == 0
     assert "2 of 4 jobs" in capsys.readouterr().err
     assert table(sweep()) == undisturbed

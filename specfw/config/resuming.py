@@ -112,6 +112,14 @@ def finished(folder: Path) -> str | None:
         return None
 
 
+def failed(folder: Path) -> str | None:
+    """What went wrong with the job of `folder`; None where it says nothing of that."""
+    try:
+        return (folder / ERROR).read_text(encoding="utf-8").rstrip()
+    except OSError:
+        return None
+
+
 def clear(folder: Path, *, everything: bool = False) -> None:
     """Remove what an earlier try says of itself in a job's folder, or all its files."""
     said = {folder / ERROR, folder / JOB, *folder.glob(".*.part")}

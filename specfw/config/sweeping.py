@@ -1,40 +1,31 @@
 """A sweep of the command line: its jobs through Hydra's sweeper and launcher, counted, and gone on with."""
 
 import itertools
+import os
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from specfw import backend
 from specfw.config import resuming, running
-from specfw.config.checks import checked
-from specfw.config.composing import current, plain
+from specfw.config.composing import plain
 from specfw.config.course import Course
 from specfw.config.failures import JobError, described, interruptible, status
 from specfw.config.holding import held
+from specfw.config.jobs import Job, Jobs, consecutive
 from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
-from specfw.config.sentences import REFUSALS
 from specfw.registry import require
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
-
-
-class _Job(NamedTuple):
-    """A job of a sweep: its number, its overrides, and where it writes if that is known."""
-
-    number: int
-    lines: tuple[str, ...]
-    folder: Path | None = None
+from omegaconf import DictConfig
 
 
 def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume: Path | None) -> int:
@@ -83,57 +74,13 @@ def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: 
         folder = Path(str(config.hydra.sweep.dir)).absolute()
         hold.enter_context(held(folder, resuming.KEY if resume else "hydra.sweep.dir"))
         course.folder, course.earlier = folder, sweep.earlier
-        jobs = _Jobs(words, hydra_context.config_loader, config, folder, sweep)
+        jobs = Jobs(words, hydra_context.config_loader, config, folder, sweep)
         return _Overseer(launcher, jobs, course, None if resume is None else resuming.Finished(folder))
 
     plugins.instantiate_launcher = made
     with ExitStack() as hold:
         hold.callback(vars(plugins).pop, "instantiate_launcher", None)
         yield
-
-
-@dataclass(frozen=True)
-class _Jobs:
-    """What is known of jobs before they run.
-
-    Attributes:
-        words: of the command line.
-        loader: composes them.
-        config: what they have in common.
-        sweep: folder of the sweep.
-        begun: how it is begun.
-    """
-
-    words: Words
-    loader: Any
-    config: DictConfig
-    sweep: Path
-    begun: resuming.Begun
-
-    @property
-    def basic(self) -> bool:
-        """Whether Hydra's own sweeper made them, for which no result is needed."""
-        return str(self.config.hydra.sweeper._target_).endswith(f".{BasicSweeper.__name__}")
-
-    def composed(self, job: _Job) -> DictConfig:
-        """The configuration of a job, as its launcher will compose it."""
-        tree: DictConfig = self.loader.load_sweep_config(self.config, list(job.lines))
-        with open_dict(tree):
-            tree.hydra.job.id = tree.hydra.job.num = job.number
-        return tree
-
-    def folder(self, tree: DictConfig) -> Path:
-        """Where a job writes."""
-        with current(tree):
-            return self.sweep / str(OmegaConf.select(tree, "hydra.sweep.subdir"))
-
-    def digest(self, tree: DictConfig) -> str | None:
-        """Of a job's configuration; None where it does not hold, which the job itself will say."""
-        try:
-            with current(tree):
-                return running.digest(checked(plain(tree, self.words)).config)
-        except REFUSALS:
-            return None
 
 
 @final
@@ -147,28 +94,40 @@ class _Overseer(Launcher):
         finished: what had finished before, None in a new sweep.
     """
 
-    def __init__(self, launcher: Launcher, jobs: _Jobs, course: Course, finished: resuming.Finished | None) -> None:
+    def __init__(self, launcher: Launcher, jobs: Jobs, course: Course, finished: resuming.Finished | None) -> None:
         self._launcher, self._jobs, self._course, self._finished = launcher, jobs, course, finished
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Everything is set up already."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        jobs = [_Job(initial_job_idx + place, tuple(lines)) for place, lines in enumerate(job_overrides)]
-        batches = [jobs] if self._finished is None else self._left(jobs, self._finished)
+        jobs = [Job(initial_job_idx + place, tuple(lines)) for place, lines in enumerate(job_overrides)]
+        waiting = deque([jobs] if self._finished is None else self._left(jobs, self._finished))
         resuming.note_begun(self._jobs.sweep, self._jobs.begun)
-        returns = [one for batch in batches for one in self._launched(batch)]
+        returns: list[JobReturn] = []
+        try:
+            while waiting:
+                returns += self._launched(waiting.popleft(), waiting)
+        finally:
+            self._course.unrun += sum(map(len, waiting))
         # a failure that Hydra's own sweeper is told of would end the sweep after this batch
         return [one for one in returns if one.status is not JobStatus.FAILED] if self._jobs.basic else returns
 
-    def _launched(self, jobs: Sequence[_Job]) -> Sequence[JobReturn]:
+    def _launched(self, jobs: Sequence[Job], waiting: deque[list[Job]]) -> Sequence[JobReturn]:
         course = self._course
         try:
             with interruptible():
                 returns = self._launcher.launch([job.lines for job in jobs], initial_job_idx=jobs[0].number)
         except BaseException as error:
-            self._count_folders(jobs, error)
-            if isinstance(error, Exception) and self._jobs.basic:
+            left = self._count_folders(jobs, error)
+            if not isinstance(error, Exception):
+                course.unrun += len(left)
+                raise
+            if self._jobs.in_order and len(jobs) > 1:  # one that cannot be begun is found, and the others run
+                waiting.extendleft([job] for job in reversed(list(left.values())))
+                return []
+            course.failed |= dict.fromkeys(left, _failure(error))
+            if self._jobs.basic:
                 return []
             raise
         for one in returns:
@@ -179,21 +138,24 @@ class _Overseer(Launcher):
                 course.finished += 1
         return returns
 
-    def _count_folders(self, jobs: Sequence[_Job], error: BaseException) -> None:
-        """What jobs left behind, where an interrupt or a worker that died took the launcher's answer with it."""
+    def _count_folders(self, jobs: Sequence[Job], error: BaseException) -> dict[Path, Job]:
+        """What jobs left behind, where an interrupt or a worker that died took the launcher's answer with it.
+
+        Returns:
+            The jobs that left nothing, by their folders.
+        """
+        left = {}
         for job in jobs:
             folder = job.folder or self._jobs.folder(self._jobs.composed(job))
-            said = folder / resuming.ERROR
             if resuming.finished(folder) is not None:
                 self._course.finished += 1
-            elif said.is_file():
-                self._course.failed[folder] = JobError(status(error), said.read_text(encoding="utf-8").rstrip())
-            elif isinstance(error, Exception):
-                self._course.failed[folder] = _failure(error)
+            elif (said := resuming.failed(folder)) is not None:
+                self._course.failed[folder] = JobError(status(error), said)
             else:
-                self._course.unrun += 1
+                left[folder] = job
+        return left
 
-    def _left(self, jobs: Sequence[_Job], finished: resuming.Finished) -> list[list[_Job]]:
+    def _left(self, jobs: Sequence[Job], finished: resuming.Finished) -> list[list[Job]]:
         """The jobs that have not finished, as they can be launched together."""
         require(resuming.KEY, self._jobs.basic, "left out with a sweeper that searches", self._jobs.sweep.name)
         trees = {job: self._jobs.composed(job) for job in jobs}
@@ -206,7 +168,7 @@ class _Overseer(Launcher):
         taken: set[Path] = set()
         left = [self._placed(job, own[job], finished, taken) for job in jobs if job not in done]
         numbered = any("${hydra" in repr(plain(trees[job], self._jobs.words)) for job in jobs)
-        return _consecutive(left) if numbered else [left] if left else []
+        return consecutive(left) if numbered else [left] if left else []
 
     def _own_folder(self, tree: DictConfig) -> Path:
         """Where a job writes, which may be emptied before it runs again."""
@@ -216,23 +178,17 @@ class _Overseer(Launcher):
         require("hydra.sweep.subdir", within, allowed, str(tree.hydra.sweep.subdir))
         return folder
 
-    def _placed(self, job: _Job, own: Path, finished: resuming.Finished, taken: set[Path]) -> _Job:
+    def _placed(self, job: Job, own: Path, finished: resuming.Finished, taken: set[Path]) -> Job:
         """A job in its folder, emptied of what an earlier try left; beside it where another job's record lies."""
         places = itertools.chain([own], (own.with_name(f"{own.name}-{count}") for count in itertools.count(2)))
         folder = next(place for place in places if not finished.at(place) and place not in taken)
         taken.add(folder)
-        if folder.is_dir():
+        if os.path.isdir(folder):  # noqa: PTH112 # pathlib's raises where a name is too long
             resuming.clear(folder, everything=True)
         # numbers of a launch are consecutive, so the folder is said
         subdir = f"hydra.sweep.subdir={resuming.plain(folder.relative_to(self._jobs.sweep.resolve()))}"
-        return _Job(job.number, (*job.lines, subdir), folder)
+        return Job(job.number, (*job.lines, subdir), folder)
 
 
 def _failure(error: Any) -> JobError:
     return error if isinstance(error, JobError) else JobError(status(error), described(error))
-
-
-def _consecutive(jobs: Sequence[_Job]) -> list[list[_Job]]:
-    """Runs of jobs whose numbers follow one another."""
-    numbered = enumerate(jobs)
-    return [[job for _, job in run] for _, run in itertools.groupby(numbered, lambda one: one[1].number - one[0])]
