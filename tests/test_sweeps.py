@@ -47,6 +47,10 @@ class Does(Task):
     bad: tuple[int, ...] = ()
     kind: str = "refuse"
 
+    def __post_init__(self):
+        if self.kind == "break":
+            raise KeyError("a defect")
+
     def run(self, job):
         seed = job.config["seed"]
         (job.folder / "job.txt").write_text(f"seed {seed}")
@@ -379,6 +383,13 @@ def test_what_failed_runs_again(kind, does, sweep, monkeypatch, capsys):
     assert f"{1 if kind == 'interrupt' else 2} of 3 jobs have finished before" in capsys.readouterr().err
     assert state(sweep() / "0") == before
     assert sorted(path.name for path in (sweep() / "1").iterdir()) == [".hydra", "job.json", "job.txt"]
+
+
+def test_a_component_that_breaks_fails_its_own_job_again(does, sweep, capsys):
+    assert main(does("task.kind=break,refuse,refuse", "seed=0")) == 70
+    (sweep() / "1" / "job.json").unlink()
+    assert main([f"task.resume='{sweep()}'"]) == 70
+    assert "sweep: 1 finished, 1 failed, 1 finished before" in capsys.readouterr().err
 
 
 def test_a_record_that_lost_a_part_is_made_again(sweep, capsys):

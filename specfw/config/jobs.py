@@ -10,7 +10,6 @@ from specfw.config import resuming, running
 from specfw.config.checks import checked
 from specfw.config.composing import current, plain
 from specfw.config.overrides import Words
-from specfw.config.sentences import REFUSALS
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -66,11 +65,11 @@ class Jobs:
             return self.sweep / str(OmegaConf.select(tree, "hydra.sweep.subdir"))
 
     def digest(self, tree: DictConfig) -> str | None:
-        """Of a job's configuration; None where it does not hold, which the job itself will say."""
+        """Of a job's configuration; None where it does not hold or breaks, which the job itself will say."""
         try:
             with current(tree):
                 return running.digest(checked(plain(tree, self.words)).config)
-        except REFUSALS:
+        except Exception:  # noqa: BLE001 # of a component, whose job fails alone
             return None
 
 
