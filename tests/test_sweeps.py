@@ -503,7 +503,7 @@ def test_words_that_were_replaced_are_not_forgotten(does, sweep, monkeypatch, ca
     assert (begun.words, begun.earlier) == (tuple(first), (tuple(second),))
 
 
-@pytest.mark.parametrize("what", ["no files", "another digest"])
+@pytest.mark.parametrize("what", ["no files", "another digest", "too deep"])
 def test_a_note_that_does_not_fit_its_record_is_no_finished_job(what, sweep, capsys):
     assert main(["-m", *TOY, "seed=0,1"]) == 0
     note = sweep() / "1" / "job.json"
@@ -513,7 +513,7 @@ def test_a_note_that_does_not_fit_its_record_is_no_finished_job(what, sweep, cap
     else:
         summary = note.with_name("summary.json")
         summary.write_text(summary.read_text().replace(said["digest"], "0" * len(said["digest"])))
-    note.write_text(json.dumps(said))
+    note.write_text("[" * 100_000 if what == "too deep" else json.dumps(said))
     assert resuming.finished(note.parent) is None
     assert resuming.finished(sweep() / "0") == json.loads((sweep() / "0" / "job.json").read_text())["digest"]
 
@@ -525,10 +525,12 @@ def test_what_is_no_sweep_is_refused(outputs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "sweep.json").write_text('{"words": [')
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "sweep.json").write_text("[" * 100_000)
     assert main(TOY) == 0
     (run,) = outputs.glob("2*/*")
     capsys.readouterr()
-    for folder in (tmp_path / "empty", tmp_path / "half", tmp_path / "none", run):
+    for folder in (tmp_path / "empty", tmp_path / "half", tmp_path / "deep", tmp_path / "none", run):
         for words in ([], SEEDS):
             assert main([*words, f"task.resume='{folder}'"]) == 2
             err = capsys.readouterr().err

@@ -15,6 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 KEY = "task.resume"
 SWEEP, JOB, ERROR, SUMMARY = "sweep.json", "job.json", "error.txt", "summary.json"
 _PLAIN = {"-m", "--multirun"}
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Begun(NamedTuple):
@@ -81,7 +82,7 @@ def begun(folder: Path) -> Begun:
         found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         earlier = tuple(tuple(map(str, words)) for words in found.get("earlier", ()))
         return Begun(tuple(map(str, found["words"])), str(found["blas"]), found["threads"], earlier)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         allowed = f"the folder of a sweep, with the {SWEEP} that it was begun with"
         raise ValueError(f"{KEY} must be {allowed}, got {str(folder)!r}") from error
 
@@ -108,7 +109,7 @@ def finished(folder: Path) -> str | None:
             said = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
             whole = whole and said.get("digest", digest) == digest
         return digest if whole and not (folder / ERROR).exists() else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except _UNREADABLE:
         return None
 
 
