@@ -50,8 +50,11 @@ class Record:
     """
 
     def __init__(self, folder: Path | None, *, debug: bool = False, quiet: bool = False) -> None:
-        """Open the record; `debug` keeps one event a round, `quiet` says nothing on stderr."""
+        """Open the record, the only one in its folder; `debug` keeps one event a round, `quiet` says nothing."""
         self.folder = folder
+        if folder is not None:
+            for name in (SUMMARY, TOKENS, EVENTS):  # of an earlier run, with which this one must not be mixed
+                (folder / name).unlink(missing_ok=True)
         self._events = _Lines(folder, EVENTS)
         self._tokens: _Lines | None = None
         self._seen: set[str] = set()

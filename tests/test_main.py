@@ -14,6 +14,7 @@ from specfw import backend, registry
 from specfw.__main__ import main
 from specfw.backend import Backend
 from specfw.config.failures import interruptible
+from specfw.recording import Record
 
 import pytest
 import yaml
@@ -109,6 +110,17 @@ def test_a_run_leaves_its_record_in_a_folder_of_its_own(outputs, capsys):
     assert re.fullmatch(r"\d\d-\d\d-\d\d-\d{6}", run.name)
     assert not list(run.glob("*.log"))
     assert json.loads((run / "summary.json").read_text())["line"] in out
+
+
+def test_a_folder_holds_one_run(outputs):
+    words = [*TOY, f"hydra.run.dir='{outputs}'"]
+    assert main(words) == 0
+    assert main([*words, "diagnostics=none"]) == 0
+    assert not (outputs / "tokens.jsonl").exists()
+    record = Record(outputs, quiet=True)
+    assert not (outputs / "events.jsonl").exists()
+    assert not (outputs / "summary.json").exists()
+    record.close({})
 
 
 def test_python_does_what_the_command_does(outputs, capsys):
