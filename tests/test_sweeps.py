@@ -385,6 +385,17 @@ def test_what_failed_runs_again(kind, does, sweep, monkeypatch, capsys):
     assert sorted(path.name for path in (sweep() / "1").iterdir()) == [".hydra", "job.json", "job.txt"]
 
 
+def test_a_folder_that_cannot_be_emptied_fails_its_own_job(does, sweep, capsys):
+    assert main(does("seed=0,1,2")) == 0
+    for name in "01":
+        (sweep() / name / "job.json").unlink()
+    (sweep() / "0" / "job.json").mkdir()
+    assert main([f"task.resume='{sweep()}'"]) == 2
+    err = capsys.readouterr().err
+    assert f"sweep: 1 finished, 1 failed, 1 finished before: {sweep()}\n" in err
+    assert f"failed: {sweep()}/0: [Errno " in err
+
+
 def test_a_component_that_breaks_fails_its_own_job_again(does, sweep, capsys):
     assert main(does("task.kind=break,refuse,refuse", "seed=0")) == 70
     (sweep() / "1" / "job.json").unlink()

@@ -1,11 +1,10 @@
 """A sweep of the command line: its jobs through Hydra's sweeper and launcher, counted, and gone on with."""
 
 import itertools
-import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -183,7 +182,7 @@ class _Overseer(Launcher):
         places = itertools.chain([own], (own.with_name(f"{own.name}-{count}") for count in itertools.count(2)))
         folder = next(place for place in places if not finished.at(place) and place not in taken)
         taken.add(folder)
-        if os.path.isdir(folder):  # noqa: PTH112 # pathlib's raises where a name is too long
+        with suppress(OSError):  # of a folder that is not there, or of one whose job will say what is wrong with it
             resuming.clear(folder, everything=True)
         # numbers of a launch are consecutive, so the folder is said
         subdir = f"hydra.sweep.subdir={resuming.plain(folder.relative_to(self._jobs.sweep.resolve()))}"
