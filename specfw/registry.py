@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 C = TypeVar("C", bound=type)
 
 ENTRY_POINTS = "specfw.components"
+_LEAVES = (str, int, float, bool)
 
 _components: dict[str, dict[str, type]] = {}
 _plugins: dict[str, None] = {}  # in the order they came
@@ -202,11 +203,14 @@ def _frozen(field: str, value: Any, hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(arg for arg in get_args(hint) if arg is not type(None))
     if isinstance(value, list | tuple):
+        require(field, hint not in _LEAVES, f"of type {getattr(hint, '__name__', hint)}", value)
         inner = (*get_args(hint), Any)[0]
         return tuple(_frozen(field, item, inner) for item in value)
     if get_origin(hint) is Literal:
         allowed = get_args(hint)
         require(field, value in allowed, f"one of: {', '.join(map(str, allowed))}", value)
+    if hint is str and value is not None:
+        require(field, isinstance(value, str), "of type str", value)
     if hint in (int, float) and value is not None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = number and (hint is float or isinstance(value, int) or value.is_integer())

@@ -28,6 +28,7 @@ class Parts:
     weights: Mapping[int, float] = field(default_factory=dict)
     limit: int | None = None
     anything: tuple[Any, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self):
         require("count", self.count >= 0, "in [0, inf)", self.count)
@@ -72,6 +73,9 @@ def test_build_makes_the_plain_values_what_the_fields_say():
     [
         ({"count": -1}, r"node\.count must be in \[0, inf\), got -1"),
         ({"count": 1.5}, r"node\.count must be of type int, got 1\.5"),
+        ({"ids": [[1]]}, r"node\.ids must be of type int, got \[1\]"),
+        ({"texts": [["a"]]}, r"node\.texts must be of type str, got \['a'\]"),
+        ({"texts": [1]}, r"node\.texts must be of type str, got 1"),
         ({"count": True}, r"node\.count must be of type int, got True"),
         ({"count": "1"}, r"node\.count must be of type int, got '1'"),
         ({"kind": "firm"}, r"node\.kind must be one of: soft, hard, got 'firm'"),

@@ -71,7 +71,8 @@ def _ranges(config: Plain) -> None:
     require("seed", 0 <= config["seed"] < 2**64, "in [0, 2^64)", config["seed"])
     for key, least in (("num_samples", 1), ("max_tokens", 0), ("prefill_chunk", 1)):
         require(key, config[key] >= least, f"in [{least}, inf)", config[key])
-    require("stop", all(config["stop"]), "strings of at least one character", config["stop"])
+    ends = all(isinstance(text, str) and text for text in config["stop"])
+    require("stop", ends, "strings of at least one character", config["stop"])
     batch_size = config["batch_size"]
     require("batch_size", batch_size is None or batch_size >= 1, "null or in [1, inf)", batch_size)
     require("log_level", config["log_level"] in LOG_LEVELS, f"one of: {', '.join(LOG_LEVELS)}", config["log_level"])

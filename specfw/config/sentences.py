@@ -25,6 +25,7 @@ _KINDS = {
     "converted to Integer": "an integer",
     "converted to Float": "a number",
     "not a valid bool": "true or false",
+    "NoneType is not a subclass of": "given a value",
     "is not a subclass of": "a mapping of its keys",
     "is not a ListConfig": "a list",
     "Cannot merge DictConfig with ListConfig": "a list and no mapping",
