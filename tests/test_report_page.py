@@ -267,6 +267,12 @@ def test_lengths_stand_beside_their_law(record, tmp_path):
     assert len(found.rows) == len(told_by(found.svg)) == len(one.counts)
 
 
+def test_more_lengths_than_a_picture_can_show_are_not_drawn(record, tmp_path):
+    known = "diagnostics.acceptance.accepted_length_counts"
+    study = study_of(record, tmp_path, {"summary": {known: [1] * (lengths.LONGEST + 1)}})
+    assert lengths.draw(study).svg is None
+
+
 def test_lengths_of_a_record_without_a_law_are_shown_without(record, tmp_path):
     changes = {"diagnostics.acceptance.accepted_length_law": None}
     found = lengths.draw(study_of(record, tmp_path, {"summary": changes}))
