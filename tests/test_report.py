@@ -723,6 +723,15 @@ def test_each_closed_form_is_over_the_runs_of_its_own_rule(records):
     ]
 
 
+@pytest.mark.parametrize("key", [("models", "target", "sha256"), ("prompts_digest",)])
+def test_other_weights_or_prompts_have_a_row_of_their_own(records, key):
+    records.add("0", positions_tested=100, accepted=50)
+    put(records.started, key, "other")
+    records.add("1", positions_tested=100, accepted=10)
+    rows = claims(pooled(records.study())).rows
+    assert [row[-1] for row in rows] == ["0.500", "0.100"]
+
+
 def test_a_rules_own_keys_tell_its_runs_apart(records):
     for place, scale in enumerate((0.5, 1.0)):
         records.add(str(place), settings={"acceptance": {"name": "lossy", "scale": scale}}, rule="lossy")

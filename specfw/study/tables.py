@@ -83,19 +83,26 @@ def pooled(study: Study, most_keys: int | None = None) -> Pooled:
 
 
 def claims(found: Pooled) -> Table:
-    """One row a configuration: the closed forms, and what each rule measured."""
+    """One row a configuration and its models and prompts: the closed forms, and what each rule measured."""
     lines = [line for line in found.lines if line.pool.tested]
     rules = sorted({line.rule for line in lines})
+    spots: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        spots.setdefault(_spot(line), []).append(line)
     rows: list[tuple[str | Cell, ...]] = []
-    for place in dict.fromkeys(line.place for line in lines):
-        here = [line for line in lines if line.place == place]
+    for here in spots.values():
         sum_min, sum_prod = (_form([line.pool for line in here], name) for name in ("sum_min", "sum_prod"))
         ratio = sum_min / sum_prod if sum_min is not None and sum_prod else None
         measured = {line.rule: line.pool.measured for line in here}
         forms = (_number(sum_min, 3), _number(sum_prod, 3), _number(ratio, 1))
-        rows.append((*map(_value, place), *forms, *(_number(measured.get(rule), 3) for rule in rules)))
+        rows.append((*map(_value, here[0].place), *forms, *(_number(measured.get(rule), 3) for rule in rules)))
     head: tuple[str | Cell, ...] = (*found.head, "sum_min", "sum_prod", "ratio", *map(Cell, rules))
     return Table("What was claimed and what was measured", head, tuple(rows))
+
+
+def _spot(line: Line) -> tuple[Any, ...]:
+    """A place and what was there: other weights or prompts under the same settings are another row."""
+    return (line.place, *sorted(line.pool.runs[0].inputs.items()))
 
 
 def checks(found: Pooled) -> Table:
