@@ -739,6 +739,17 @@ def test_a_rules_own_keys_tell_its_runs_apart(records):
     assert [line.rule for line in pooled(records.study()).lines] == ["lossy (scale=0.5)", "lossy (scale=1.0)", "other"]
 
 
+def test_the_name_that_a_rule_was_asked_for_by_tells_its_runs_apart(records):
+    """At temperature 0 every lossless rule becomes one."""
+    for place, name in enumerate(("stochastic", "block")):
+        records.add(str(place), settings={"acceptance.name": name}, rule="greedy-argmax", positions_tested=100)
+    records.add("2", settings={"acceptance.name": "other"}, rule="other")
+    found = pooled(records.study())
+    rules = ["greedy-argmax (name=block)", "greedy-argmax (name=stochastic)", "other"]
+    assert [line.rule for line in found.lines] == rules
+    assert len(claims(found).rows[0]) == len(rules) + 3
+
+
 def test_the_distortion_of_a_lossy_rule_is_pooled_by_rounds(records):
     for seed, (rounds, acceptance) in enumerate(((10, 0.9), (30, 0.5))):
         first = {"acceptance": acceptance, "sum_min": 0.55}

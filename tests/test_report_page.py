@@ -443,6 +443,18 @@ def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, t
     assert "distortion ≥" not in columns
 
 
+def test_a_rules_own_keys_are_told_where_its_runs_differ_in_them(record, tmp_path):
+    def of(rule, **own):
+        return {"summary": {"rule": rule}, "started": {"config.acceptance": {"name": rule, **own}}}
+
+    study = study_of(record, tmp_path, of("lossy", scale=0.5), of("lossy", scale=1.0), of("other", strict=True))
+    columns = {column.name: column for column in sheet.sheet(study)}
+    assert [cell.text for cell in columns["scale"].cells] == ["0.5", "1.0", sheet.ABSENT]
+    assert {"acceptance", "strict"}.isdisjoint(columns)
+    told_of = [row[:2] for row in acceptance.draw(study).rows]
+    assert told_of == [("lossy", "scale 0.5"), ("lossy", "scale 1.0"), ("other", "scale null")]
+
+
 def test_what_was_run_is_told(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, seed=4))
     found = told.told(study)

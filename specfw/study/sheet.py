@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from specfw.study.columns import short, shown, telling
+from specfw.study.columns import beside_rule, short, shown
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.figure import ABSENT, digits
 from specfw.study.gathered import Leaf, Row, Run, Study
@@ -45,8 +45,7 @@ class Column(NamedTuple):
 
 def sheet(study: Study) -> tuple[Column, ...]:
     """Run, rule, verdict, what was measured, what tells runs apart, the rest; columns without an entry are left out."""
-    keys = [key for key in telling(study.runs, study.varying) if not key.startswith("acceptance.")]
-    names = {key: one_line(name) for key, name in short(keys).items()}
+    names = {key: one_line(name) for key, name in short(beside_rule(study.runs, study.varying)).items()}
     rows = [run.row for run in study.runs]
     verdicts = [_VERDICTS.get(row.standing, row.standing) for row in rows]
     measured, *numbers = (_numbers(name, *how, study.runs) for name, how in _NUMBERS.items())

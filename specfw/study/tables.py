@@ -4,12 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import same, short, shown, telling
+from specfw.study.columns import RULE, same, short, shown, telling
 from specfw.study.gathered import Interval, Leaf, Other, Study
 from specfw.study.pooling import Pool, pools
 from specfw.study.values import LARGE
 
-_RULE = "acceptance."
 _NEAR = 1e-6
 NOTHING = "-"
 
@@ -40,7 +39,7 @@ class Line(NamedTuple):
     Attributes:
         pool: the runs.
         place: what tells them from runs of other configurations, but for the rule.
-        rule: the rule's id, with its keys where runs differ in them.
+        rule: the rule's id, with its keys and the name it was asked for by where runs differ in them.
     """
 
     pool: Pool
@@ -71,8 +70,8 @@ def pooled(study: Study, most_keys: int | None = None) -> Pooled:
     """
     found = pools(study.runs)
     heads = [pool.runs[0] for pool in found]
-    keys = telling(heads, [key for key in study.varying if not key.startswith(_RULE)])[:most_keys]
-    own = [key for key in study.varying if key.startswith(_RULE) and key != f"{_RULE}name"]
+    keys = telling(heads, [key for key in study.varying if not key.startswith(RULE)])[:most_keys]
+    own = [key for key in study.varying if key.startswith(RULE)]
     differing = {pool.rule: telling([head for head in heads if head.row.rule == pool.rule], own) for pool in found}
     lines = [
         Line(pool, tuple(pool.settings.get(key) for key in keys), _rule(pool, differing[pool.rule])) for pool in found
@@ -170,7 +169,7 @@ def _fact(value: Leaf) -> str | Cell:
 
 
 def _rule(pool: Pool, keys: Sequence[str]) -> str:
-    own = [f"{key.removeprefix(_RULE)}={shown(pool.settings.get(key))}" for key in keys]
+    own = [f"{key.removeprefix(RULE)}={shown(pool.settings.get(key))}" for key in keys]
     return f"{pool.rule} ({', '.join(own)})" if own else pool.rule
 
 
