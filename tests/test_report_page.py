@@ -431,6 +431,21 @@ def test_texts_are_of_few_runs_and_not_endless(record, tmp_path, monkeypatch):
 # --- table and provenance ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ([{"interrupted": True}], ("interrupted", "log10 of the e-value 0.5, fails above 6")),
+        ([{"interrupted": True, "verdict": "failed"}], ("✗ failed", "log10 of the e-value 0.5, fails above 6")),
+        ([{"verdict": "unchecked", "log10_e_value": None}] * 2, ("0 passed", "2 unchecked")),
+        ([{}, {"interrupted": True}], ("✓ 1 passed", "1 interrupted; largest log10 e-value 0.5, fails above 6")),
+    ],
+)
+def test_the_head_counts_verdicts_as_the_table_does(record, tmp_path, runs, told):
+    study = study_of(record, tmp_path, *({"summary": {"log10_e_value": 0.5, **run}} for run in runs))
+    verdict, *_ = page._tiles(study)
+    assert (verdict.value, verdict.words) == told
+
+
 def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, log10_e_value="inf", verdict="failed"))
     columns = {column.name: column for column in sheet.sheet(study)}
