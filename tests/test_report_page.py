@@ -458,6 +458,14 @@ def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, t
     assert "distortion ≥" not in columns
 
 
+def test_infinities_are_sorted_as_numbers(record, tmp_path):
+    study = study_of(record, tmp_path, at_temperature(0.5, log10_e_value="-inf"), at_temperature("endless"))
+    events = tmp_path / "1" / "events.jsonl"
+    events.write_text(events.read_text().replace('"endless"', "-1e999"))
+    columns = {column.name: column for column in sheet.sheet(gather(study.sources))}
+    assert columns["log10 e"].cells[0].value == columns["temperature"].cells[1].value == "-Infinity"
+
+
 def test_a_rules_own_keys_are_told_where_its_runs_differ_in_them(record, tmp_path):
     def of(rule, **own):
         return {"summary": {"rule": rule}, "started": {"config.acceptance": {"name": rule, **own}}}

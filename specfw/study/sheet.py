@@ -89,7 +89,12 @@ def _numbers(name: str, words: str, places: int, read: Callable[[Row], float | N
 def _number(value: float | None, places: int) -> Cell:
     if value is None or math.isnan(value):
         return Cell(ABSENT)
-    return Cell(digits(value, places), "Infinity" if value == math.inf else f"{value:.9g}")
+    return Cell(digits(value, places), _sortable(f"{value:.9g}"))
+
+
+def _sortable(number: str) -> str:
+    """A number as JavaScript reads it."""
+    return number.replace("inf", "Infinity")
 
 
 def _chosen(name: str, words: str, texts: list[str]) -> Column:
@@ -99,7 +104,7 @@ def _chosen(name: str, words: str, texts: list[str]) -> Column:
 
 def _configured(name: str, values: list[Leaf]) -> Column:
     texts = [ABSENT if value is None else _text(shown(value)) for value in values]
-    sortable = [repr(value) if _is_number(value) else None for value in values]
+    sortable = [_sortable(repr(value)) if _is_number(value) else None for value in values]
     numeric = all(value is None or number is not None for value, number in zip(values, sortable, strict=True))
     return Column(name, "of the configuration", numeric, tuple(map(Cell, texts, sortable)), _choices(texts))
 
