@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import time
 from collections import Counter
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ from specfw.study.gathered import Other, Study
 from specfw.study.gathering import gather
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from study_records import HOSTILE, changed, hostile, many, recorded, started_of
 
 pytest.importorskip("matplotlib")
@@ -464,6 +466,17 @@ def test_infinities_are_sorted_as_numbers(record, tmp_path):
     events.write_text(events.read_text().replace('"endless"', "-1e999"))
     columns = {column.name: column for column in sheet.sheet(gather(study.sources))}
     assert columns["log10 e"].cells[0].value == columns["temperature"].cells[1].value == "-Infinity"
+
+
+@pytest.mark.parametrize("name", ["seed=1,pair=iid", "a b [1]", "o'clock", "null", "1e3", "tmp"])
+def test_commands_mean_what_they_say(record, tmp_path, monkeypatch, name):
+    changed(record, tmp_path / name / "run")
+    monkeypatch.chdir(tmp_path)
+    replay, again = (shlex.split(command) for command in told.told(gather([name])).commands)
+    parser = OverridesParser.create()
+    said = [parser.parse_override(words[-1]) for words in (replay, again)]
+    assert [one.value() for one in said] == [f"{name}/run", [name]]
+    assert ("'" in again[-1]) == (name != "tmp")
 
 
 def test_a_rules_own_keys_are_told_where_its_runs_differ_in_them(record, tmp_path):

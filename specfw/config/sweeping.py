@@ -19,6 +19,7 @@ from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
 from specfw.config.sentences import REFUSALS
 from specfw.registry import require
+from specfw.study.escaping import quoted
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
@@ -59,7 +60,7 @@ def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume
     lines = [*words.lines, "hydra.mode=MULTIRUN"]
     if resume is not None:
         sweep = resuming.begun(resume).gone_on_with(sweep)
-        lines.append(f"hydra.sweep.dir={resuming.plain(resume)}")
+        lines.append(f"hydra.sweep.dir={quoted(resume)}")
     hydra.config_loader = JobsLoader(hydra.config_loader.get_search_path())
     course = Course()
     try:
@@ -223,7 +224,7 @@ class _Overseer(Launcher):
         if folder.is_dir():
             resuming.clear(folder, everything=True)
         # numbers of a launch are consecutive, so the folder is said
-        subdir = f"hydra.sweep.subdir={resuming.plain(folder.relative_to(self._jobs.sweep.resolve()))}"
+        subdir = f"hydra.sweep.subdir={quoted(folder.relative_to(self._jobs.sweep.resolve()))}"
         return _Job(job.number, (*job.lines, subdir), folder)
 
 

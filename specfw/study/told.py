@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specfw.study.columns import shown
-from specfw.study.escaping import one_line, shortened
+from specfw.study.escaping import one_line, shortened, word
 from specfw.study.gathered import Run, Study
 from specfw.study.values import at, number, text
 
@@ -71,10 +71,13 @@ def told(study: Study) -> Told:
 
 
 def _commands(study: Study) -> tuple[str, ...]:
-    source = f"task.source=[{','.join(study.sources)}]"
-    page = shlex.join(["python", "-m", "specfw", "task=report", source])
-    again = [shlex.join(["python", "-m", "specfw", f"replay={_named(run, study.sources)}"]) for run in study.runs[:1]]
+    page = _command("task=report", f"task.source=[{','.join(map(word, study.sources))}]")
+    again = [_command(f"replay={word(_named(run, study.sources))}") for run in study.runs[:1]]
     return tuple(map(one_line, (*again, page)))
+
+
+def _command(*words: str) -> str:
+    return shlex.join(["python", "-m", "specfw", *words])
 
 
 def _named(run: Run, sources: Sequence[str]) -> Path:
