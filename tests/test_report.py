@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import io
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 from specfw.__main__ import main
@@ -362,6 +364,25 @@ def test_a_report_of_mostly_broken_records_stands(records, report):
     told = found.page.partition("## What is not as it should be")[2]
     assert told.count("\n- ") == len(BROKEN)
     assert "1: summary.json must be JSON" in found.err
+
+
+@pytest.mark.parametrize("name", ["summary.json", "events.jsonl", "tokens.jsonl"])
+def test_a_file_whose_reading_fails_is_told_and_the_rest_stands(records, monkeypatch, name):
+    """A disk or a mount that goes away opens files and does not read them."""
+    records.add("1")
+    lost = records.add("2") / name
+
+    class Lost(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+        readline = read
+
+    known = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *how: Lost() if path == lost else known(path, *how))
+    study = records.study()
+    assert [one.name for one in study.runs] == (["1", "2"] if name == "tokens.jsonl" else ["1"])
+    assert sentences(study) == {"2": f"{name} cannot be read: Input/output error"}
 
 
 @pytest.mark.parametrize(
