@@ -24,6 +24,7 @@ from specfw.study.intervals import wilson
 from specfw.study.markdown import page
 from specfw.study.pooling import pools
 from specfw.study.rows import columns
+from specfw.study.sheet import sheet
 from specfw.study.tables import checks, claims, pooled
 from specfw.study.tokens import tokens
 from specfw.tasks.base import Job
@@ -441,6 +442,17 @@ def test_broken_tokens_are_told_and_the_row_stands(records, report, text, told):
     assert [row["folder"] for row in found.rows] == ["1", "2"]
     assert f"2: {told}" in found.err
     assert (found.rows[0]["recovered_tokens"], int(found.rows[0]["accepted_tokens"]) > 0) != ("", False)
+
+
+def test_draft_tokens_that_the_record_does_not_count_are_not_called_none(records, report):
+    """Without closed_forms a rule that looks past a rejection has no counts of first places."""
+    records.add("1", rule="block", stops_at_rejection=False, diagnostics={})
+    study, found = records.study(), report(records.folder)
+    (row,) = found.rows
+    assert (row["tested"], row["accepted"]) == ("", "")
+    assert int(row["proposed"]) > 0
+    assert checks(pooled(study)).rows[0][1:3] == ("-", "-")
+    assert "tested" not in {column.name for column in sheet(study)}
 
 
 def test_tokens_that_duckdb_cannot_read_are_asked_about_alone(records):

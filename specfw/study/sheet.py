@@ -75,7 +75,7 @@ _NUMBERS: Mapping[str, tuple[str, int, Callable[[Row], float | None]]] = {
     "gumbel": ("closed form of shared noise", 4, lambda row: row.gumbel),
     "accepted": ("draft tokens accepted a round", 3, lambda row: row.mean_accepted_len),
     "tokens/round": ("tokens emitted a round, the extra token included", 3, lambda row: row.mean_tokens_per_round),
-    "tested": ("draft tokens whose acceptance is measured", 0, lambda row: row.tested),
+    "tested": ("draft tokens whose acceptance is measured", 0, lambda row: None if row.uncounted else row.tested),
     "distortion": ("total variation of what a lossy rule follows from the target", 4, lambda row: row.distortion),
     "distortion ≥": ("lower bound of a lossy rule's distortion", 4, lambda row: row.distortion_lower_bound),
     "tokens/s": ("of the rounds, without prefill", 1, lambda row: row.tokens_per_s),

@@ -110,8 +110,7 @@ def checks(found: Pooled) -> Table:
         (
             *map(_value, line.place),
             Cell(line.rule),
-            str(line.pool.tested),
-            str(line.pool.accepted),
+            *_counts(line.pool),
             _number(line.pool.measured, 4),
             _interval(line.pool.interval),
             _number(line.pool.mean("expected"), 4),
@@ -123,6 +122,12 @@ def checks(found: Pooled) -> Table:
     )
     numbers = ("tested", "accepted", "measured", "95 % interval", "closed form", "z", "largest log10 e", "verdict")
     return Table("Every measured value on its own closed form", (*found.head, "rule", *numbers), rows)
+
+
+def _counts(pool: Pool) -> tuple[str, str]:
+    if any(run.row.uncounted for run in pool.runs):
+        return NOTHING, NOTHING
+    return str(pool.tested), str(pool.accepted)
 
 
 def lengths(found: Pooled) -> Table:
