@@ -268,6 +268,29 @@ def test_colours_follow_the_system_until_they_are_chosen(visit):
     assert button.text == "Colours: system"
 
 
+CHOSEN = "document.documentElement.dataset.theme = arguments[0]"
+
+
+def test_paper_is_light_and_has_what_a_screen_scrolls_to(visit):
+    driver = visit("sweep")
+    driver.execute_script(CHOSEN, "dark")
+    driver.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert driver.execute_script("return getComputedStyle(document.documentElement).colorScheme") == "light"
+    cut = "return [...document.querySelectorAll('.scroll')].filter((box) => box.scrollHeight > box.clientHeight).length"
+    assert driver.execute_script(cut) == 0
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("chosen", ["light", "dark"])
+def test_forced_colours_are_not_crossed_by_chosen_ones(visit, chosen):
+    driver = visit("one", forced_colors="active", prefers_color_scheme="dark")
+    script = "return getComputedStyle(document.querySelector('.origins .t')).color"
+    asked = driver.execute_script(script)
+    driver.execute_script(CHOSEN, chosen)
+    assert driver.execute_script(script) == asked
+
+
 @pytest.mark.parametrize("name", ["one", "sweep", "hostile", "many"])
 def test_a_phone_needs_no_sideways_scrolling(visit, name):
     driver = visit(name, PHONE)
