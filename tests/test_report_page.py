@@ -346,6 +346,17 @@ def test_speedup_needs_a_plain_arm_of_the_same_machine_and_work(record, tmp_path
     assert speedup.draw(study).why == speedup.WHY
 
 
+def test_speedups_are_named_by_what_tells_those_that_are_drawn_apart(record, tmp_path):
+    warm = {"config.sampler.temperature.value": 0.7}
+    arms = [plain_arm(1, 100), drafting_arm(1, 150), plain_arm(1, 100), drafting_arm(1, 150)]
+    for arm in arms[2:]:
+        arm["started"] |= warm
+    alone = drafting_arm(2, 150, **{"config.allow_lossy": True})
+    found = speedup.draw(study_of(record, tmp_path, *arms, alone))
+    assert [row[0] for row in found.rows] == ["stochastic, temperature 1.0", "stochastic, temperature 0.7"]
+    assert {"stochastic, 1.0", "stochastic, 0.7"} <= set(Page(found.svg).words)
+
+
 def test_speedup_reads_benchmarks(record, tmp_path):
     ratio = {"estimate": 1.5, "low": 1.2, "high": 1.9}
     arms = [{"name": "plain", "ratios": {}}, {"name": "block K=2", "ratios": {"plain": ratio}}, {"name": 3}, "x"]
