@@ -471,6 +471,14 @@ def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, t
     assert "distortion ≥" not in columns
 
 
+def test_keys_named_like_columns_have_headings_of_their_own(record, tmp_path):
+    of = [{"config.target.seed": 1, "config.verdict": "x"}, {"config.target.seed": 2}, {}]
+    study = study_of(record, tmp_path, *({"started": started} for started in of))
+    columns = {column.name: [cell.text for cell in column.cells] for column in sheet.sheet(study)}
+    assert (columns["target.seed"], columns["seed"]) == (["1", "2", sheet.ABSENT], ["3"] * 3)
+    assert (columns["config.verdict"][0], columns["verdict"]) == ("x", ["✓ passed"] * 3)
+
+
 def test_infinities_are_sorted_as_numbers(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5, log10_e_value="-inf"), at_temperature("endless"))
     events = tmp_path / "1" / "events.jsonl"

@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 def sheet(study: Study) -> tuple[Column, ...]:
     """Run, rule, verdict, what was measured, what tells runs apart, the rest; columns without an entry are left out."""
-    names = {key: one_line(name) for key, name in short(beside_rule(study.runs, study.varying)).items()}
+    names = {key: one_line(_apart(key, name)) for key, name in short(beside_rule(study.runs, study.varying)).items()}
     rows = [run.row for run in study.runs]
     verdicts = [_VERDICTS.get(row.standing, row.standing) for row in rows]
     measured, *numbers = (_numbers(name, *how, study.runs) for name, how in _NUMBERS.items())
@@ -80,6 +80,12 @@ _NUMBERS: Mapping[str, tuple[str, int, Callable[[Row], float | None]]] = {
     "distortion ≥": ("lower bound of a lossy rule's distortion", 4, lambda row: row.distortion_lower_bound),
     "tokens/s": ("of the rounds, without prefill", 1, lambda row: row.tokens_per_s),
 }
+
+
+def _apart(key: str, name: str) -> str:
+    """A heading that no column of ours has."""
+    ours = {"run", "rule", "verdict", "seed", *_NUMBERS}
+    return next(one for one in (name, key, f"config.{key}") if one not in ours)
 
 
 def _numbers(name: str, words: str, places: int, read: Callable[[Row], float | None], runs: tuple[Run, ...]) -> Column:
