@@ -565,6 +565,17 @@ def test_a_configuration_has_so_many_keys_at_most(records):
     assert study.varying == ("sampler.bias.values",)
 
 
+def test_names_are_so_long_at_most(records):
+    records.add("1")
+    records.add("2", settings={f"sampler.{'x' * 500}": 1})
+    records.add("3", rule="x" * 501)
+    records.add("4", settings={f"sampler.{'x' * 492}": 1}, rule="x" * 500)
+    study = records.study()
+    assert [one.name for one in study.runs] == ["1", "4"]
+    assert sentences(study)["2"].startswith("run_started.config must be of keys of at most 500 characters, got 's")
+    assert sentences(study)["3"].startswith("rule must be of at most 500 characters, got 'x")
+
+
 @pytest.mark.parametrize("config", [{"": 1}, {"0": {"a": 1}}, {"": {"a": 1}, "b": 2}])
 def test_a_configuration_without_names_is_told_and_the_rest_stands(records, report, config):
     records.add("1")

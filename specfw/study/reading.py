@@ -18,6 +18,9 @@ SEEDS = 2**64
 KEYS = 2000
 """Of a configuration; ours have about a hundred."""
 
+LONGEST = 500
+"""Characters of a dotted key and of a rule's id; ours have at most 50."""
+
 _BEFORE = 1000
 """Events that may stand before run_started; warnings do."""
 
@@ -38,6 +41,8 @@ def read(found: Found) -> Run:
     require("run_started.config", _has_names(config), "of keys that are names", list(config))
     settings = dict(islice(leaves(config), KEYS + 1))
     require("run_started.config", len(settings) <= KEYS, f"of at most {KEYS} keys", "more")
+    longest = max(settings, key=len)
+    require("run_started.config", len(longest) <= LONGEST, f"of keys of at most {LONGEST} characters", longest)
     row = _row(numbers, started)
     same = text(started, "digest") == row.digest
     require(f"the digest in {EVENTS}", same, f"that of {SUMMARY}", at(started, "digest"))
@@ -78,9 +83,11 @@ def _started(found: Found) -> dict[str, Any]:
 def _row(numbers: Mapping[str, Any], started: Mapping[str, Any]) -> Row:
     verdict = given(text(numbers, "verdict"), "verdict")
     require("verdict", verdict in VERDICTS, f"one of: {', '.join(VERDICTS)}", verdict)
+    rule = given(text(numbers, "rule"), "rule")
+    require("rule", len(rule) <= LONGEST, f"of at most {LONGEST} characters", rule)
     return Row(
         digest=given(text(numbers, "digest"), "digest"),
-        rule=given(text(numbers, "rule"), "rule"),
+        rule=rule,
         preserves_target=given(flag(numbers, "preserves_target"), "preserves_target"),
         decided_by=given(text(numbers, "decided_by"), "decided_by"),
         verdict=verdict,
