@@ -487,6 +487,14 @@ def test_names_of_folders_are_no_patterns(records):
     assert sentences(study)[names[-1]] == "tokens.jsonl cannot be read by DuckDB"
 
 
+def test_no_name_becomes_a_picture_on_the_terminal(records, report):
+    records.add("a:100:b", interrupted=True)
+    records.add("c", rule=":warning:")
+    err = report(records.folder).err
+    assert "a:100:b: was interrupted" in err
+    assert ":warning:  " in err
+
+
 def test_a_long_name_of_a_folder_is_cut_on_the_terminal(records, report):
     place = "/".join(["n" * 200] * 3)
     records.add("1")
