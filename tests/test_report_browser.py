@@ -38,8 +38,10 @@ def pages(tmp_path_factory):
         )
     hostile(record, folder / "hostile" / "one")
     many(record, folder / "many", 100)
+    for number, text in enumerate(("two  spaces", "", " one", "one")):
+        changed(record, folder / "spaced" / str(number), started={"config.prompts.text": text, "config.x": number})
     found = {}
-    for name in ("one", "sweep", "hostile", "many"):
+    for name in ("one", "sweep", "hostile", "many", "spaced"):
         found[name] = folder / f"{name}.html"
         found[name].write_text(page.html(gather([str(folder / name)])), encoding="utf-8")
     return found
@@ -170,6 +172,22 @@ def test_it_filters_by_word_and_by_choice_and_says_how_many_are_left(visit):
     find(driver, 'button[type="reset"]')[0].click()
     assert len(column(driver, "rule")) == 6
     assert find(driver, "#count")[0].text == "6 runs"
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_choice_is_the_value_with_its_spaces(visit, place):
+    from selenium.webdriver.support.select import Select
+
+    driver = visit("spaced")
+    Select(find(driver, 'select[data-filter="text"]')[0]).select_by_index(place + 1)
+    assert column(driver, "run") == [str(place)]
+
+
+def test_a_search_does_not_run_on_from_cell_to_cell(visit):
+    driver = visit("spaced")
+    cells = [cell.text for cell in find(driver, "#table tbody tr:first-child > *")]
+    find(driver, "#search")[0].send_keys(cells[0] + cells[1])
+    assert column(driver, "run") == []
 
 
 def test_a_browser_that_comes_back_shows_what_its_filters_say(visit):
