@@ -402,6 +402,12 @@ def test_a_file_whose_reading_fails_is_told_and_the_rest_stands(records, monkeyp
         ("diagnostics__closed_forms__sum_min", 1.5, "diagnostics.closed_forms.sum_min must be in [0, 1], got 1.5"),
         ("diagnostics__closed_forms__sum_min", math.inf, "summary.json must be JSON"),
         ("diagnostics__throughput__tokens_per_s", 1e308, "diagnostics.throughput.tokens_per_s must be a number in"),
+        ("diagnostics__throughput__decode_s", -1, "diagnostics.throughput.decode_s must be at least 0, got -1.0"),
+        (
+            "diagnostics__calibration__closed_form__variance",
+            -1e-9,
+            "closed_form.variance must be at least 0, got -1e-09",
+        ),
         ("diagnostics__acceptance__accepted_length_counts", "12", "must be a list of counts, got '12'"),
         ("diagnostics__population__prompts", "x", "diagnostics.population.prompts must be a list"),
         ("interrupted", "no", "interrupted must be true or false"),
