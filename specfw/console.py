@@ -37,7 +37,7 @@ def terminal_size() -> Size:
 def on_stderr(log_width: int) -> Console:
     """A console; a log file has no width of its own, so it is given one in which no row breaks."""
     width = terminal_size().columns if sys.stderr.isatty() else log_width
-    return Console(file=sys.stderr, highlight=False, markup=False, width=width)
+    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False, width=width)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

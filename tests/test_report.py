@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import io
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 from specfw.__main__ import main
@@ -22,6 +24,7 @@ from specfw.study.intervals import wilson
 from specfw.study.markdown import page
 from specfw.study.pooling import pools
 from specfw.study.rows import columns
+from specfw.study.sheet import sheet
 from specfw.study.tables import checks, claims, pooled
 from specfw.study.tokens import tokens
 from specfw.tasks.base import Job
@@ -364,6 +367,25 @@ def test_a_report_of_mostly_broken_records_stands(records, report):
     assert "1: summary.json must be JSON" in found.err
 
 
+@pytest.mark.parametrize("name", ["summary.json", "events.jsonl", "tokens.jsonl"])
+def test_a_file_whose_reading_fails_is_told_and_the_rest_stands(records, monkeypatch, name):
+    """A disk or a mount that goes away opens files and does not read them."""
+    records.add("1")
+    lost = records.add("2") / name
+
+    class Lost(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+        readline = read
+
+    known = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *how: Lost() if path == lost else known(path, *how))
+    study = records.study()
+    assert [one.name for one in study.runs] == (["1", "2"] if name == "tokens.jsonl" else ["1"])
+    assert sentences(study) == {"2": f"{name} cannot be read: Input/output error"}
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
@@ -380,6 +402,12 @@ def test_a_report_of_mostly_broken_records_stands(records, report):
         ("diagnostics__closed_forms__sum_min", 1.5, "diagnostics.closed_forms.sum_min must be in [0, 1], got 1.5"),
         ("diagnostics__closed_forms__sum_min", math.inf, "summary.json must be JSON"),
         ("diagnostics__throughput__tokens_per_s", 1e308, "diagnostics.throughput.tokens_per_s must be a number in"),
+        ("diagnostics__throughput__decode_s", -1, "diagnostics.throughput.decode_s must be at least 0, got -1.0"),
+        (
+            "diagnostics__calibration__closed_form__variance",
+            -1e-9,
+            "closed_form.variance must be at least 0, got -1e-09",
+        ),
         ("diagnostics__acceptance__accepted_length_counts", "12", "must be a list of counts, got '12'"),
         ("diagnostics__population__prompts", "x", "diagnostics.population.prompts must be a list"),
         ("interrupted", "no", "interrupted must be true or false"),
@@ -422,6 +450,17 @@ def test_broken_tokens_are_told_and_the_row_stands(records, report, text, told):
     assert (found.rows[0]["recovered_tokens"], int(found.rows[0]["accepted_tokens"]) > 0) != ("", False)
 
 
+def test_draft_tokens_that_the_record_does_not_count_are_not_called_none(records, report):
+    """Without closed_forms a rule that looks past a rejection has no counts of first places."""
+    records.add("1", rule="block", stops_at_rejection=False, diagnostics={})
+    study, found = records.study(), report(records.folder)
+    (row,) = found.rows
+    assert (row["tested"], row["accepted"]) == ("", "")
+    assert int(row["proposed"]) > 0
+    assert checks(pooled(study)).rows[0][1:3] == ("-", "-")
+    assert "tested" not in {column.name for column in sheet(study)}
+
+
 def test_tokens_that_duckdb_cannot_read_are_asked_about_alone(records):
     for place in ("1", "2", "3"):
         records.add(place)
@@ -452,6 +491,14 @@ def test_names_of_folders_are_no_patterns(records):
     counted = {one.name: sum(one.row.origins.values()) for one in study.runs if one.row.origins}
     assert counted == {place: 1 + number for number, place in enumerate(names[:-1])}
     assert sentences(study)[names[-1]] == "tokens.jsonl cannot be read by DuckDB"
+
+
+def test_no_name_becomes_a_picture_on_the_terminal(records, report):
+    records.add("a:100:b", interrupted=True)
+    records.add("c", rule=":warning:")
+    err = report(records.folder).err
+    assert "a:100:b: was interrupted" in err
+    assert ":warning:  " in err
 
 
 def test_a_long_name_of_a_folder_is_cut_on_the_terminal(records, report):
@@ -530,6 +577,17 @@ def test_a_configuration_has_so_many_keys_at_most(records):
     assert [one.name for one in study.runs] == ["1", "3"]
     assert "of at most 2000 keys" in sentences(study)["2"]
     assert study.varying == ("sampler.bias.values",)
+
+
+def test_names_are_so_long_at_most(records):
+    records.add("1")
+    records.add("2", settings={f"sampler.{'x' * 500}": 1})
+    records.add("3", rule="x" * 501)
+    records.add("4", settings={f"sampler.{'x' * 492}": 1}, rule="x" * 500)
+    study = records.study()
+    assert [one.name for one in study.runs] == ["1", "4"]
+    assert sentences(study)["2"].startswith("run_started.config must be of keys of at most 500 characters, got 's")
+    assert sentences(study)["3"].startswith("rule must be of at most 500 characters, got 'x")
 
 
 @pytest.mark.parametrize("config", [{"": 1}, {"0": {"a": 1}}, {"": {"a": 1}, "b": 2}])
@@ -723,11 +781,31 @@ def test_each_closed_form_is_over_the_runs_of_its_own_rule(records):
     ]
 
 
+@pytest.mark.parametrize("key", [("models", "target", "sha256"), ("prompts_digest",)])
+def test_other_weights_or_prompts_have_a_row_of_their_own(records, key):
+    records.add("0", positions_tested=100, accepted=50)
+    put(records.started, key, "other")
+    records.add("1", positions_tested=100, accepted=10)
+    rows = claims(pooled(records.study())).rows
+    assert [row[-1] for row in rows] == ["0.500", "0.100"]
+
+
 def test_a_rules_own_keys_tell_its_runs_apart(records):
     for place, scale in enumerate((0.5, 1.0)):
         records.add(str(place), settings={"acceptance": {"name": "lossy", "scale": scale}}, rule="lossy")
     records.add("2", settings={"acceptance": {"name": "other"}}, rule="other")
     assert [line.rule for line in pooled(records.study()).lines] == ["lossy (scale=0.5)", "lossy (scale=1.0)", "other"]
+
+
+def test_the_name_that_a_rule_was_asked_for_by_tells_its_runs_apart(records):
+    """At temperature 0 every lossless rule becomes one."""
+    for place, name in enumerate(("stochastic", "block")):
+        records.add(str(place), settings={"acceptance.name": name}, rule="greedy-argmax", positions_tested=100)
+    records.add("2", settings={"acceptance.name": "other"}, rule="other")
+    found = pooled(records.study())
+    rules = ["greedy-argmax (name=block)", "greedy-argmax (name=stochastic)", "other"]
+    assert [line.rule for line in found.lines] == rules
+    assert len(claims(found).rows[0]) == len(rules) + 3
 
 
 def test_the_distortion_of_a_lossy_rule_is_pooled_by_rounds(records):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import time
 from collections import Counter
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ from specfw.study.gathered import Other, Study
 from specfw.study.gathering import gather
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from study_records import HOSTILE, changed, hostile, many, recorded, started_of
 
 pytest.importorskip("matplotlib")
@@ -179,6 +181,14 @@ def test_a_figure_that_fails_says_so_and_the_others_stand(record, monkeypatch):
     assert first.why in page.html(study)
 
 
+def test_a_configuration_of_many_levels_costs_its_own_words_alone(record, tmp_path):
+    events = changed(record, tmp_path / "0", started={"config.stop": "deep"}) / "events.jsonl"
+    events.write_text(events.read_text().replace('"deep"', "[" * 600 + "]" * 600))
+    study = gather([str(tmp_path)])
+    assert told.told(study).shared == told._DEEP
+    assert told._DEEP in Page(page.html(study)).words
+
+
 @pytest.mark.parametrize("value", [10**400, True, -1, "warm"])
 def test_a_temperature_is_a_number_of_ordinary_size(record, tmp_path, value):
     study = study_of(record, tmp_path, at_temperature(value), at_temperature(2))
@@ -256,6 +266,12 @@ def test_lengths_stand_beside_their_law(record, tmp_path):
     assert len(found.rows) == len(told_by(found.svg)) == len(one.counts)
 
 
+def test_more_lengths_than_a_picture_can_show_are_not_drawn(record, tmp_path):
+    known = "diagnostics.acceptance.accepted_length_counts"
+    study = study_of(record, tmp_path, {"summary": {known: [1] * (lengths.LONGEST + 1)}})
+    assert lengths.draw(study).svg is None
+
+
 def test_lengths_of_a_record_without_a_law_are_shown_without(record, tmp_path):
     changes = {"diagnostics.acceptance.accepted_length_law": None}
     found = lengths.draw(study_of(record, tmp_path, {"summary": changes}))
@@ -325,6 +341,17 @@ def test_speedup_is_paired_by_seed_with_an_interval(record, tmp_path):
 def test_speedup_needs_a_plain_arm_of_the_same_machine_and_work(record, tmp_path, change):
     study = study_of(record, tmp_path, plain_arm(1, 100), drafting_arm(1, 150, **change))
     assert speedup.draw(study).why == speedup.WHY
+
+
+def test_speedups_are_named_by_what_tells_those_that_are_drawn_apart(record, tmp_path):
+    warm = {"config.sampler.temperature.value": 0.7}
+    arms = [plain_arm(1, 100), drafting_arm(1, 150), plain_arm(1, 100), drafting_arm(1, 150)]
+    for arm in arms[2:]:
+        arm["started"] |= warm
+    alone = drafting_arm(2, 150, **{"config.allow_lossy": True})
+    found = speedup.draw(study_of(record, tmp_path, *arms, alone))
+    assert [row[0] for row in found.rows] == ["stochastic, temperature 1.0", "stochastic, temperature 0.7"]
+    assert {"stochastic, 1.0", "stochastic, 0.7"} <= set(Page(found.svg).words)
 
 
 def test_speedup_reads_benchmarks(record, tmp_path):
@@ -414,6 +441,21 @@ def test_texts_are_of_few_runs_and_not_endless(record, tmp_path, monkeypatch):
 # --- table and provenance ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ([{"interrupted": True}], ("interrupted", "log10 of the e-value 0.5, fails above 6")),
+        ([{"interrupted": True, "verdict": "failed"}], ("✗ failed", "log10 of the e-value 0.5, fails above 6")),
+        ([{"verdict": "unchecked", "log10_e_value": None}] * 2, ("0 passed", "2 unchecked")),
+        ([{}, {"interrupted": True}], ("✓ 1 passed", "1 interrupted; largest log10 e-value 0.5, fails above 6")),
+    ],
+)
+def test_the_head_counts_verdicts_as_the_table_does(record, tmp_path, runs, told):
+    study = study_of(record, tmp_path, *({"summary": {"log10_e_value": 0.5, **run}} for run in runs))
+    verdict, *_ = page._tiles(study)
+    assert (verdict.value, verdict.words) == told
+
+
 def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, log10_e_value="inf", verdict="failed"))
     columns = {column.name: column for column in sheet.sheet(study)}
@@ -424,6 +466,45 @@ def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, t
     measured = columns["measured"].cells[0]
     assert float(measured.value) == pytest.approx(study.runs[0].row.measured, rel=1e-8)
     assert "distortion ≥" not in columns
+
+
+def test_keys_named_like_columns_have_headings_of_their_own(record, tmp_path):
+    of = [{"config.target.seed": 1, "config.verdict": "x"}, {"config.target.seed": 2}, {}]
+    study = study_of(record, tmp_path, *({"started": started} for started in of))
+    columns = {column.name: [cell.text for cell in column.cells] for column in sheet.sheet(study)}
+    assert (columns["target.seed"], columns["seed"]) == (["1", "2", sheet.ABSENT], ["3"] * 3)
+    assert (columns["config.verdict"][0], columns["verdict"]) == ("x", ["✓ passed"] * 3)
+
+
+def test_infinities_are_sorted_as_numbers(record, tmp_path):
+    study = study_of(record, tmp_path, at_temperature(0.5, log10_e_value="-inf"), at_temperature("endless"))
+    events = tmp_path / "1" / "events.jsonl"
+    events.write_text(events.read_text().replace('"endless"', "-1e999"))
+    columns = {column.name: column for column in sheet.sheet(gather(study.sources))}
+    assert columns["log10 e"].cells[0].value == columns["temperature"].cells[1].value == "-Infinity"
+
+
+@pytest.mark.parametrize("name", ["seed=1,pair=iid", "a b [1]", "o'clock", "null", "1e3", "tmp"])
+def test_commands_mean_what_they_say(record, tmp_path, monkeypatch, name):
+    changed(record, tmp_path / name / "run")
+    monkeypatch.chdir(tmp_path)
+    replay, again = (shlex.split(command) for command in told.told(gather([name])).commands)
+    parser = OverridesParser.create()
+    said = [parser.parse_override(words[-1]) for words in (replay, again)]
+    assert [one.value() for one in said] == [f"{name}/run", [name]]
+    assert ("'" in again[-1]) == (name != "tmp")
+
+
+def test_a_rules_own_keys_are_told_where_its_runs_differ_in_them(record, tmp_path):
+    def of(rule, **own):
+        return {"summary": {"rule": rule}, "started": {"config.acceptance": {"name": rule, **own}}}
+
+    study = study_of(record, tmp_path, of("lossy", scale=0.5), of("lossy", scale=1.0), of("other", strict=True))
+    columns = {column.name: column for column in sheet.sheet(study)}
+    assert [cell.text for cell in columns["scale"].cells] == ["0.5", "1.0", sheet.ABSENT]
+    assert {"acceptance", "strict"}.isdisjoint(columns)
+    told_of = [row[:2] for row in acceptance.draw(study).rows]
+    assert told_of == [("lossy", "scale 0.5"), ("lossy", "scale 1.0"), ("other", "scale null")]
 
 
 def test_what_was_run_is_told(record, tmp_path):

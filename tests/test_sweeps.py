@@ -20,6 +20,7 @@ from specfw.config.jobs import Jobs
 from specfw.config.loading import JobsLoader
 from specfw.models.checkpoint import Checkpoint
 from specfw.models.pretrained import folder as checkpoint_folder
+from specfw.study.escaping import quoted
 
 import checkpoints
 import pytest
@@ -477,7 +478,7 @@ def test_a_sweep_of_a_file_goes_on_too(sweep, tmp_path, capsys):
 def test_the_hint_goes_on_with_a_folder_of_any_name(does, outputs, monkeypatch, capsys):
     for name in ("plain", "it's a\\b c:\\'d\\\\' $HOME `x`, {c}=é\\\\"):
         folder = outputs / name
-        where = f"hydra.sweep.dir={resuming.plain(folder)}"
+        where = f"hydra.sweep.dir={quoted(folder)}"
         assert main(does("task.bad=[1]", "seed=0,1", where)) == 2
         hint = capsys.readouterr().err.splitlines()[-1].partition("to go on: ")[2]
         monkeypatch.setenv("MENDED", "1")

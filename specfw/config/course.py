@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specfw.config.failures import JobError
-from specfw.config.resuming import KEY, word
-from specfw.study.escaping import one_line
+from specfw.config.resuming import KEY
+from specfw.study.escaping import one_line, word
 
 
 @dataclass

@@ -1,10 +1,9 @@
 """`task.resume=<sweep folder>`: which sweep goes on, and which of its jobs have finished. Imports no MLX."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from specfw.config.overrides import arguments
 from specfw.files import write_whole
@@ -156,15 +155,3 @@ class Finished:
             return False
         self._counted.add(found)
         return True
-
-
-def word(value: Any) -> str:
-    """`value` as a person would write it in an override: in quotes where it needs them."""
-    return str(value) if re.fullmatch(r"/[\w./-]*", str(value), re.ASCII) else plain(value)
-
-
-def plain(value: Any) -> str:
-    """`value` as one word of an override, whatever is in it but an interpolation."""
-    # backslashes escape only before a quote
-    escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), str(value))
-    return f"'{escaped}'"

@@ -18,6 +18,7 @@ from specfw.config.jobs import Job, Jobs, consecutive
 from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
 from specfw.registry import require
+from specfw.study.escaping import quoted
 
 from hydra._internal.hydra import Hydra
 from hydra.core.plugins import Plugins
@@ -49,7 +50,7 @@ def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume
     lines = [*words.lines, "hydra.mode=MULTIRUN"]
     if resume is not None:
         sweep = resuming.begun(resume).gone_on_with(sweep)
-        lines.append(f"hydra.sweep.dir={resuming.plain(resume)}")
+        lines.append(f"hydra.sweep.dir={quoted(resume)}")
     hydra.config_loader = JobsLoader(hydra.config_loader.get_search_path())
     course = Course()
     try:
@@ -185,7 +186,7 @@ class _Overseer(Launcher):
         with suppress(OSError):  # of a folder that is not there, or of one whose job will say what is wrong with it
             resuming.clear(folder, everything=True)
         # numbers of a launch are consecutive, so the folder is said
-        subdir = f"hydra.sweep.subdir={resuming.plain(folder.relative_to(self._jobs.sweep.resolve()))}"
+        subdir = f"hydra.sweep.subdir={quoted(folder.relative_to(self._jobs.sweep.resolve()))}"
         return Job(job.number, (*job.lines, subdir), folder)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from specfw.study.gathered import Leaf, Run
 
+RULE = "acceptance."
+_ASKED_FOR = f"{RULE}name"
 _DRAFT = "draft_sampler."
 _NO_NAMES = ("value", "name", "path")
 
@@ -41,6 +43,17 @@ def telling(runs: Sequence[Run], keys: Sequence[str]) -> tuple[str, ...]:
         if len(groups) > 1:
             found.setdefault(divided, key)
     return tuple(found.values())
+
+
+def beside_rule(runs: Sequence[Run], keys: Sequence[str]) -> tuple[str, ...]:
+    """As `telling`, where the rule that ran is named anyway: of the rule's keys those that tell runs of one apart."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.row.rule, []).append(run)
+    rules = [key for key in keys if key.startswith(RULE)]
+    own = {key for group in groups.values() for key in telling(group, rules)}
+    kept = [key for key in keys if key not in rules or key in own or key == _ASKED_FOR]
+    return tuple(key for key in telling(runs, kept) if key != _ASKED_FOR or key in own)
 
 
 def short(keys: Sequence[str]) -> dict[str, str]:

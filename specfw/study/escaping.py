@@ -1,9 +1,11 @@
-"""Texts of strangers in tables: whatever a record says stays text in a terminal, in CSV and in Markdown."""
+"""Texts of anyone: whatever they say stays text in a terminal, in CSV, in Markdown and in an override."""
 
 import re
+from typing import Any
 
 _PLAIN = re.compile(r"[\w.,;:+=/ ()%'-]+", re.ASCII)
 _ACTIVE = re.compile(r"[&<>\\`*_\[\]|~$#!:@{}^]|(?<=www)\.", re.IGNORECASE)
+_WORD = re.compile(r"[\w.-]*/[\w./-]*|(?!(?:null|true|false|inf|nan)$)[a-z][\w.-]*", re.ASCII | re.IGNORECASE)
 _FORMULA = ("=", "+", "-", "@")
 _SECOND_FORMULA = re.compile(r";(?=[\s\"]*[=+@-])")
 """Where a spreadsheet that separates cells by semicolons would begin another."""
@@ -33,3 +35,15 @@ def markdown(text: str) -> str:
     if _PLAIN.fullmatch(line):
         return f"`{line}`"
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", line)
+
+
+def word(value: Any) -> str:
+    """`value` as a person would write it in an override: in quotes where it needs them."""
+    return str(value) if _WORD.fullmatch(str(value)) else quoted(value)
+
+
+def quoted(value: Any) -> str:
+    """`value` as one word of an override, whatever is in it but an interpolation."""
+    # backslashes escape only before a quote
+    escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), str(value))
+    return f"'{escaped}'"

@@ -117,6 +117,11 @@ class Row(NamedTuple):
     origins: Mapping[str, int] | None
 
     @property
+    def uncounted(self) -> bool:
+        """Whether tokens were drafted and the record does not say how many of them stood at these places."""
+        return self.measured is None and self.proposed > 0
+
+    @property
     def standing(self) -> str:
         """The verdict, or `interrupted` where the run ended early and nothing had failed."""
         return "interrupted" if self.interrupted and self.verdict != "failed" else self.verdict

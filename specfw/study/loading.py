@@ -3,9 +3,10 @@
 import json
 import reprlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 from specfw.study.values import require
 
@@ -59,11 +60,13 @@ def is_regular(path: Path) -> bool:
         return False
 
 
-def _opened(path: Path) -> Any:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         if path.exists() and not is_regular(path):
             raise ValueError(f"{path.name} must be a regular file")
-        return path.open("rb")
+        with path.open("rb") as file:
+            yield file
     except OSError as error:
         raise ValueError(f"{path.name} cannot be read: {error.strerror}") from error
 

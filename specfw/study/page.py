@@ -147,7 +147,7 @@ def _of_one(run: Run) -> list[Tile]:
     against = "" if row.expected is None else f"closed form {digits(row.expected)}"
     rounds = f"{row.rounds} rounds, {row.proposed} drafted"
     tiles = [
-        _verdict([row.verdict], row.log10_e_value),
+        _verdict([row.standing], row.log10_e_value),
         Tile(
             "Acceptance of tested drafts", digits(row.measured), "; ".join(part for part in (against, interval) if part)
         ),
@@ -177,6 +177,7 @@ def _verdict(verdicts: Sequence[str], evidence: float | None) -> Tile:
     if len(verdicts) == 1:
         value = {"passed": "✓ passed", "failed": "✗ failed"}.get(verdicts[0], verdicts[0])
     else:
-        value = f"✗ {failed} failed" if failed else f"✓ {counted['passed']} passed"
-    rest = [f"{counted[name]} {name}; " for name in ("unchecked", "interrupted") if counted[name] and len(verdicts) > 1]
-    return Tile("Verdict", value, "".join(rest) + words, "bad" if failed else "good" if counted["passed"] else "")
+        value = f"✗ {failed} failed" if failed else f"{'✓ ' if counted['passed'] else ''}{counted['passed']} passed"
+    rest = [f"{counted[name]} {name}" for name in ("unchecked", "interrupted") if counted[name] and len(verdicts) > 1]
+    told = "; ".join(part for part in (*rest, words) if part)
+    return Tile("Verdict", value, told, "bad" if failed else "good" if counted["passed"] else "")

@@ -11,12 +11,15 @@ from specfw.study.finding import Found
 from specfw.study.gathered import PROMPTS, Interval, Leaf, Row, Run
 from specfw.study.intervals import of_record, wilson
 from specfw.study.loading import lines, mapping
-from specfw.study.values import at, count, counts, evidence, flag, given, number, require, share, text
+from specfw.study.values import amount, at, count, counts, evidence, flag, given, number, require, share, text
 
 VERDICTS = ("passed", "failed", "unchecked")
 SEEDS = 2**64
 KEYS = 2000
 """Of a configuration; ours have about a hundred."""
+
+LONGEST = 500
+"""Characters of a dotted key and of a rule's id; ours have at most 50."""
 
 _BEFORE = 1000
 """Events that may stand before run_started; warnings do."""
@@ -38,6 +41,8 @@ def read(found: Found) -> Run:
     require("run_started.config", _has_names(config), "of keys that are names", list(config))
     settings = dict(islice(leaves(config), KEYS + 1))
     require("run_started.config", len(settings) <= KEYS, f"of at most {KEYS} keys", "more")
+    longest = max(settings, key=len)
+    require("run_started.config", len(longest) <= LONGEST, f"of keys of at most {LONGEST} characters", longest)
     row = _row(numbers, started)
     same = text(started, "digest") == row.digest
     require(f"the digest in {EVENTS}", same, f"that of {SUMMARY}", at(started, "digest"))
@@ -78,9 +83,11 @@ def _started(found: Found) -> dict[str, Any]:
 def _row(numbers: Mapping[str, Any], started: Mapping[str, Any]) -> Row:
     verdict = given(text(numbers, "verdict"), "verdict")
     require("verdict", verdict in VERDICTS, f"one of: {', '.join(VERDICTS)}", verdict)
+    rule = given(text(numbers, "rule"), "rule")
+    require("rule", len(rule) <= LONGEST, f"of at most {LONGEST} characters", rule)
     return Row(
         digest=given(text(numbers, "digest"), "digest"),
-        rule=given(text(numbers, "rule"), "rule"),
+        rule=rule,
         preserves_target=given(flag(numbers, "preserves_target"), "preserves_target"),
         decided_by=given(text(numbers, "decided_by"), "decided_by"),
         verdict=verdict,
@@ -92,17 +99,17 @@ def _row(numbers: Mapping[str, Any], started: Mapping[str, Any]) -> Row:
         proposed=given(count(numbers, "proposed"), "proposed"),
         emitted=given(count(numbers, "emitted"), "emitted"),
         acceptance_rate=share(numbers, "acceptance_rate"),
-        mean_accepted_len=number(numbers, "mean_accepted_len"),
+        mean_accepted_len=amount(numbers, "mean_accepted_len"),
         mean_accepted_len_interval=of_record(numbers, "mean_accepted_len"),
         accepted_lengths=counts(numbers, "diagnostics.acceptance.accepted_length_counts"),
-        mean_tokens_per_round=number(numbers, "mean_tokens_per_round"),
+        mean_tokens_per_round=amount(numbers, "mean_tokens_per_round"),
         first_measured=share(numbers, f"{_FORMS}.first_position.acceptance"),
         first_sum_min=share(numbers, f"{_FORMS}.first_position.sum_min"),
         distortion=share(numbers, f"{_FORMS}.first_position.distortion"),
         distortion_lower_bound=share(numbers, f"{_FORMS}.distortion_lower_bound"),
-        tokens_per_s=number(numbers, "diagnostics.throughput.tokens_per_s"),
-        decode_s=number(numbers, "diagnostics.throughput.decode_s"),
-        prefill_s=number(numbers, "prefill_s"),
+        tokens_per_s=amount(numbers, "diagnostics.throughput.tokens_per_s"),
+        decode_s=amount(numbers, "diagnostics.throughput.decode_s"),
+        prefill_s=amount(numbers, "prefill_s"),
         interrupted=flag(numbers, "interrupted") or False,
         error=text(numbers, "error"),
         started=text(started, "timestamp"),
@@ -149,5 +156,5 @@ def _check(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "z": number(numbers, f"{_CHECK}.z"),
         "excess": None if observed is None or expected is None else observed - expected,
-        "variance": number(numbers, f"{_CHECK}.variance"),
+        "variance": amount(numbers, f"{_CHECK}.variance"),
     }

@@ -87,7 +87,8 @@ def _cells(row: Row) -> dict[str, Any]:
     by_origin = row.origins
     counted = {f"{name}_tokens": None if by_origin is None else by_origin.get(name, 0) for name in ORIGINS}
     lengths = {"mean_accepted_len_low": length_low, "mean_accepted_len_high": length_high}
-    return {**row._asdict(), "low": low, "high": high, "interval": kind, **lengths, **counted}
+    unknown = dict.fromkeys(("tested", "accepted")) if row.uncounted else {}
+    return {**row._asdict(), **unknown, "low": low, "high": high, "interval": kind, **lengths, **counted}
 
 
 def _named(keys: Sequence[str], taken: Sequence[str]) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from specfw.study.columns import short, shown, telling
+from specfw.study.columns import beside_rule, short, shown
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.figure import ABSENT, digits
 from specfw.study.gathered import Leaf, Row, Run, Study
@@ -45,8 +45,7 @@ class Column(NamedTuple):
 
 def sheet(study: Study) -> tuple[Column, ...]:
     """Run, rule, verdict, what was measured, what tells runs apart, the rest; columns without an entry are left out."""
-    keys = [key for key in telling(study.runs, study.varying) if not key.startswith("acceptance.")]
-    names = {key: one_line(name) for key, name in short(keys).items()}
+    names = {key: one_line(_apart(key, name)) for key, name in short(beside_rule(study.runs, study.varying)).items()}
     rows = [run.row for run in study.runs]
     verdicts = [_VERDICTS.get(row.standing, row.standing) for row in rows]
     measured, *numbers = (_numbers(name, *how, study.runs) for name, how in _NUMBERS.items())
@@ -76,11 +75,17 @@ _NUMBERS: Mapping[str, tuple[str, int, Callable[[Row], float | None]]] = {
     "gumbel": ("closed form of shared noise", 4, lambda row: row.gumbel),
     "accepted": ("draft tokens accepted a round", 3, lambda row: row.mean_accepted_len),
     "tokens/round": ("tokens emitted a round, the extra token included", 3, lambda row: row.mean_tokens_per_round),
-    "tested": ("draft tokens whose acceptance is measured", 0, lambda row: row.tested),
+    "tested": ("draft tokens whose acceptance is measured", 0, lambda row: None if row.uncounted else row.tested),
     "distortion": ("total variation of what a lossy rule follows from the target", 4, lambda row: row.distortion),
     "distortion ≥": ("lower bound of a lossy rule's distortion", 4, lambda row: row.distortion_lower_bound),
     "tokens/s": ("of the rounds, without prefill", 1, lambda row: row.tokens_per_s),
 }
+
+
+def _apart(key: str, name: str) -> str:
+    """A heading that no column of ours has."""
+    ours = {"run", "rule", "verdict", "seed", *_NUMBERS}
+    return next(one for one in (name, key, f"config.{key}") if one not in ours)
 
 
 def _numbers(name: str, words: str, places: int, read: Callable[[Row], float | None], runs: tuple[Run, ...]) -> Column:
@@ -90,7 +95,12 @@ def _numbers(name: str, words: str, places: int, read: Callable[[Row], float | N
 def _number(value: float | None, places: int) -> Cell:
     if value is None or math.isnan(value):
         return Cell(ABSENT)
-    return Cell(digits(value, places), "Infinity" if value == math.inf else f"{value:.9g}")
+    return Cell(digits(value, places), _sortable(f"{value:.9g}"))
+
+
+def _sortable(number: str) -> str:
+    """A number as JavaScript reads it."""
+    return number.replace("inf", "Infinity")
 
 
 def _chosen(name: str, words: str, texts: list[str]) -> Column:
@@ -100,7 +110,7 @@ def _chosen(name: str, words: str, texts: list[str]) -> Column:
 
 def _configured(name: str, values: list[Leaf]) -> Column:
     texts = [ABSENT if value is None else _text(shown(value)) for value in values]
-    sortable = [repr(value) if _is_number(value) else None for value in values]
+    sortable = [_sortable(repr(value)) if _is_number(value) else None for value in values]
     numeric = all(value is None or number is not None for value, number in zip(values, sortable, strict=True))
     return Column(name, "of the configuration", numeric, tuple(map(Cell, texts, sortable)), _choices(texts))
 

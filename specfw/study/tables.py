@@ -4,12 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import same, short, shown, telling
+from specfw.study.columns import RULE, same, short, shown, telling
 from specfw.study.gathered import Interval, Leaf, Other, Study
 from specfw.study.pooling import Pool, pools
 from specfw.study.values import LARGE
 
-_RULE = "acceptance."
 _NEAR = 1e-6
 NOTHING = "-"
 
@@ -40,7 +39,7 @@ class Line(NamedTuple):
     Attributes:
         pool: the runs.
         place: what tells them from runs of other configurations, but for the rule.
-        rule: the rule's id, with its keys where runs differ in them.
+        rule: the rule's id, with its keys and the name it was asked for by where runs differ in them.
     """
 
     pool: Pool
@@ -71,8 +70,8 @@ def pooled(study: Study, most_keys: int | None = None) -> Pooled:
     """
     found = pools(study.runs)
     heads = [pool.runs[0] for pool in found]
-    keys = telling(heads, [key for key in study.varying if not key.startswith(_RULE)])[:most_keys]
-    own = [key for key in study.varying if key.startswith(_RULE) and key != f"{_RULE}name"]
+    keys = telling(heads, [key for key in study.varying if not key.startswith(RULE)])[:most_keys]
+    own = [key for key in study.varying if key.startswith(RULE)]
     differing = {pool.rule: telling([head for head in heads if head.row.rule == pool.rule], own) for pool in found}
     lines = [
         Line(pool, tuple(pool.settings.get(key) for key in keys), _rule(pool, differing[pool.rule])) for pool in found
@@ -83,19 +82,26 @@ def pooled(study: Study, most_keys: int | None = None) -> Pooled:
 
 
 def claims(found: Pooled) -> Table:
-    """One row a configuration: the closed forms, and what each rule measured."""
+    """One row a configuration and its models and prompts: the closed forms, and what each rule measured."""
     lines = [line for line in found.lines if line.pool.tested]
     rules = sorted({line.rule for line in lines})
+    spots: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        spots.setdefault(_spot(line), []).append(line)
     rows: list[tuple[str | Cell, ...]] = []
-    for place in dict.fromkeys(line.place for line in lines):
-        here = [line for line in lines if line.place == place]
+    for here in spots.values():
         sum_min, sum_prod = (_form([line.pool for line in here], name) for name in ("sum_min", "sum_prod"))
         ratio = sum_min / sum_prod if sum_min is not None and sum_prod else None
         measured = {line.rule: line.pool.measured for line in here}
         forms = (_number(sum_min, 3), _number(sum_prod, 3), _number(ratio, 1))
-        rows.append((*map(_value, place), *forms, *(_number(measured.get(rule), 3) for rule in rules)))
+        rows.append((*map(_value, here[0].place), *forms, *(_number(measured.get(rule), 3) for rule in rules)))
     head: tuple[str | Cell, ...] = (*found.head, "sum_min", "sum_prod", "ratio", *map(Cell, rules))
     return Table("What was claimed and what was measured", head, tuple(rows))
+
+
+def _spot(line: Line) -> tuple[Any, ...]:
+    """A place and what was there: other weights or prompts under the same settings are another row."""
+    return (line.place, *sorted(line.pool.runs[0].inputs.items()))
 
 
 def checks(found: Pooled) -> Table:
@@ -104,8 +110,7 @@ def checks(found: Pooled) -> Table:
         (
             *map(_value, line.place),
             Cell(line.rule),
-            str(line.pool.tested),
-            str(line.pool.accepted),
+            *_counts(line.pool),
             _number(line.pool.measured, 4),
             _interval(line.pool.interval),
             _number(line.pool.mean("expected"), 4),
@@ -117,6 +122,12 @@ def checks(found: Pooled) -> Table:
     )
     numbers = ("tested", "accepted", "measured", "95 % interval", "closed form", "z", "largest log10 e", "verdict")
     return Table("Every measured value on its own closed form", (*found.head, "rule", *numbers), rows)
+
+
+def _counts(pool: Pool) -> tuple[str, str]:
+    if any(run.row.uncounted for run in pool.runs):
+        return NOTHING, NOTHING
+    return str(pool.tested), str(pool.accepted)
 
 
 def lengths(found: Pooled) -> Table:
@@ -163,7 +174,7 @@ def _fact(value: Leaf) -> str | Cell:
 
 
 def _rule(pool: Pool, keys: Sequence[str]) -> str:
-    own = [f"{key.removeprefix(_RULE)}={shown(pool.settings.get(key))}" for key in keys]
+    own = [f"{key.removeprefix(RULE)}={shown(pool.settings.get(key))}" for key in keys]
     return f"{pool.rule} ({', '.join(own)})" if own else pool.rule
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specfw.study.columns import shown
-from specfw.study.escaping import one_line, shortened
+from specfw.study.escaping import one_line, shortened, word
 from specfw.study.gathered import Run, Study
 from specfw.study.values import at, number, text
 
@@ -18,6 +18,7 @@ _MOST_VALUES = 12
 _LONGEST = 300
 _LONGEST_TEXT = 100_000
 _FOLLOWS = "the target's chain, value by value"
+_DEEP = "nested too deeply to be shown"
 
 
 class Lines(str):
@@ -70,10 +71,13 @@ def told(study: Study) -> Told:
 
 
 def _commands(study: Study) -> tuple[str, ...]:
-    source = f"task.source=[{','.join(study.sources)}]"
-    page = shlex.join(["python", "-m", "specfw", "task=report", source])
-    again = [shlex.join(["python", "-m", "specfw", f"replay={_named(run, study.sources)}"]) for run in study.runs[:1]]
+    page = _command("task=report", f"task.source=[{','.join(map(word, study.sources))}]")
+    again = [_command(f"replay={word(_named(run, study.sources))}") for run in study.runs[:1]]
     return tuple(map(one_line, (*again, page)))
+
+
+def _command(*words: str) -> str:
+    return shlex.join(["python", "-m", "specfw", *words])
 
 
 def _named(run: Run, sources: Sequence[str]) -> Path:
@@ -104,11 +108,17 @@ def _shared(runs: Sequence[Run], differing: set[str]) -> Lines:
     """The first run's configuration without what varies; the draft chain in words where it is the target's."""
     if not runs:
         return Lines()
-    kept = _without(runs[0].config, differing, "")
+    try:
+        return lines(shortened(_written(runs[0].config, differing).rstrip(), _LONGEST_TEXT))
+    except RecursionError:
+        return Lines(_DEEP)
+
+
+def _written(config: Mapping[str, Any], differing: set[str]) -> str:
+    kept = _without(config, differing, "")
     if isinstance(kept, dict) and "sampler" in kept and kept.get("draft_sampler") == kept["sampler"]:
         kept["draft_sampler"] = _FOLLOWS
-    written = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
-    return lines(shortened(written.rstrip(), _LONGEST_TEXT))
+    return str(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100))
 
 
 def _without(tree: Any, keys: set[str], path: str) -> Any:
@@ -132,7 +142,7 @@ def _distinct(read: Callable[[Run], str | None], runs: Iterable[Run]) -> tuple[s
     for run in runs:
         try:
             found = read(run)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = "not as a run of ours leaves it"
         if found:
             counted[shortened(one_line(found), _LONGEST)] += 1

@@ -37,6 +37,13 @@ def number(tree: Any, path: str) -> float | None:
     return None if value is None else _ordinary(path, value)
 
 
+def amount(tree: Any, path: str) -> float | None:
+    """A number that is not negative."""
+    found = number(tree, path)
+    require(path, found is None or found >= 0, "at least 0", found)
+    return found
+
+
 def evidence(tree: Any, path: str) -> float | None:
     """A number, or one of the words `inf` and `-inf`."""
     value = at(tree, path)

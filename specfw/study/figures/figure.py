@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from specfw.study.columns import beside_rule, shown
 from specfw.study.columns import short as short_names
-from specfw.study.columns import shown, telling
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.canvas import Key
 from specfw.study.gathered import Study
@@ -59,8 +59,7 @@ def series(rules: Iterable[str]) -> dict[str, Key]:
 def differing(study: Study, drawn: Iterable[Pool]) -> dict[str, str]:
     """Keys that tell the runs of these pools apart beside the rule and the seed, each with its short name."""
     runs = [run for pool in drawn for run in pool.runs]
-    keys = [key for key in telling(runs, study.varying) if not key.startswith("acceptance.")]
-    return {key: one_line(name) for key, name in short_names(keys).items()}
+    return {key: one_line(name) for key, name in short_names(beside_rule(runs, study.varying)).items()}
 
 
 def configured(pool: Pool, names: Mapping[str, str]) -> str:

@@ -67,8 +67,12 @@ def lengths(study: Study) -> list[Lengths]:
     """The counts of every rule, and its law where all its runs have one."""
     groups: dict[str, list[Run]] = {}
     for pool in pools(study.runs):
-        groups.setdefault(pool.rule, []).extend(run for run in pool.runs if run.row.accepted_lengths)
+        groups.setdefault(pool.rule, []).extend(run for run in pool.runs if _fits(run.row.accepted_lengths))
     return [_pooled(rule, groups[rule]) for rule in series(groups) if groups[rule]]
+
+
+def _fits(counts: Sequence[int] | None) -> bool:
+    return counts is not None and 0 < len(counts) <= LONGEST
 
 
 def _pooled(rule: str, runs: Sequence[Run]) -> Lengths:

@@ -7,9 +7,19 @@ from typing import Any, NamedTuple
 
 from specfw.study.columns import is_compared
 from specfw.study.figures.canvas import INK, MUTED, Key, canvas, label
-from specfw.study.figures.figure import Figure, between, configured, cut, differing, digits, sentences, share_ticks
+from specfw.study.figures.figure import (
+    Figure,
+    between,
+    configured,
+    cut,
+    differing,
+    digits,
+    sentences,
+    share_ticks,
+    value_of,
+)
 from specfw.study.gathered import PROMPTS, Run, Study
-from specfw.study.pooling import pools
+from specfw.study.pooling import Pool, pools
 from specfw.study.values import at, number, text
 
 import numpy as np
@@ -33,6 +43,7 @@ class Ratio(NamedTuple):
 
     Attributes:
         name: of the arm.
+        label: the same without the names of keys, for which there is no room in the picture.
         measured: `benchmark` or `runs`, how it was measured.
         estimate: the ratio.
         low: lower end of its 95 % interval, None where nothing was repeated.
@@ -40,6 +51,7 @@ class Ratio(NamedTuple):
     """
 
     name: str
+    label: str
     measured: str
     estimate: float
     low: float | None
@@ -79,24 +91,30 @@ def _benchmarks(study: Study) -> Iterator[Ratio]:
         for arm in arms if isinstance(arms, list) else []:
             try:
                 name = text(arm, "name")
-                estimate, low, high = (number(at(arm, "ratios"), f"{PLAIN}.{end}") for end in Ratio._fields[2:])
+                estimate, low, high = (
+                    number(at(arm, "ratios"), f"{PLAIN}.{end}") for end in ("estimate", "low", "high")
+                )
             except ValueError:
                 continue
             if name is not None and name != PLAIN and estimate is not None and estimate > 0:
-                yield Ratio(name, "benchmark", estimate, low, high)
+                yield Ratio(name, name, "benchmark", estimate, low, high)
 
 
 def _runs(study: Study) -> Iterator[Ratio]:
     """Pools against plain runs of the same seeds that differ in nothing but drafting."""
     pooled = pools(study.runs)
-    names = differing(study, (pool for pool in pooled if pool.rule != PLAIN))
     plain = {_setting(run): run for pool in pooled if pool.rule == PLAIN for run in pool.runs}
+    compared: list[tuple[Pool, list[float]]] = []
     for pool in pooled:
         pairs = [(run, plain.get(_setting(run))) for run in pool.runs if pool.rule != PLAIN]
         logs = [math.log(ratio) for run, other in pairs if other is not None and (ratio := _ratio(run, other))]
         if logs:
-            named = ", ".join(part for part in (pool.rule, configured(pool, names)) if part)
-            yield Ratio(named, "runs", *_mean(logs))
+            compared.append((pool, logs))
+    names = differing(study, (pool for pool, _ in compared))
+    for pool, logs in compared:
+        named = ", ".join(part for part in (pool.rule, configured(pool, names)) if part)
+        brief = ", ".join((pool.rule, *(value_of(pool, key) for key in names)))
+        yield Ratio(named, brief, "runs", *_mean(logs))
 
 
 def _setting(run: Run) -> str:
@@ -129,7 +147,7 @@ def _picture(drawn: Sequence[Ratio]) -> str:
         axes.axvline(1, color=MUTED, linewidth=1.2, dashes=(4, 3))
         for place, one in enumerate(drawn):
             _mark(sheet, axes, one, place, _KEYS[one.measured])
-        axes.set_yticks(range(len(drawn)), [label(one.name) for one in drawn])
+        axes.set_yticks(range(len(drawn)), [label(one.label) for one in drawn])
         axes.tick_params(axis="y", labelcolor=INK)
         axes.set_ylim(len(drawn) - 0.5, -0.5)
         axes.set_xlim(*_limits(drawn))

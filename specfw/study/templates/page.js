@@ -54,15 +54,16 @@ if (table) {
   if (form) {
     const search = document.getElementById("search");
     const count = document.getElementById("count");
-    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+    const texts = new Map(rows.map((row) => [row, [...row.cells].map((cell) => cell.textContent).join("\n").toLowerCase()]));
     const choices = [...form.querySelectorAll("select")].map((select) => ({
       select, column: headings.findIndex((heading) => heading.dataset.name === select.dataset.filter),
     }));
+    const fitting = (cell, select) => !select.selectedIndex || cell.textContent === select.selectedOptions[0].textContent;
     const filter = () => {
       const wanted = search.value.trim().toLowerCase();
       let left = 0;
       for (const row of rows) {
-        const fits = choices.every(({ select, column }) => !select.value || row.cells[column].textContent === select.value);
+        const fits = choices.every(({ select, column }) => fitting(row.cells[column], select));
         row.hidden = !(fits && texts.get(row).includes(wanted));
         left += !row.hidden;
       }
