@@ -750,6 +750,14 @@ def test_repeated_and_broken_off_runs_have_rows_and_are_in_no_pool(records):
     assert told["5"] == "ended by an error, and is in no pool: no such file"
 
 
+def test_a_permission_is_no_other_configuration(records):
+    for place, permitted in enumerate((True, False)):
+        records.add(str(place), settings={"allow_lossy": permitted, "seed": place}, seed=place)
+    study = records.study()
+    assert study.varying == ()
+    assert len(pools(study.runs)) == 1
+
+
 @pytest.mark.parametrize("key", [("models", "target", "sha256"), ("prompts_digest",)])
 def test_runs_of_other_weights_or_prompts_are_not_pooled(records, key):
     seeds(records, (50, 100), (10, 30))

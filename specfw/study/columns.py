@@ -16,8 +16,8 @@ _NO_NAMES = ("value", "name", "path")
 def varying(runs: Sequence[Run]) -> tuple[str, ...]:
     """The dotted keys whose value is not the same in all runs, in the order of the configuration.
 
-    A key that some runs lack is null there. Left out are the seed, the task's keys, and keys of the draft chain that
-    have the value of the target's chain in every run.
+    A key that some runs lack is null there. Left out are what says nothing of what was run, and keys of the draft
+    chain that have the value of the target's chain in every run.
     """
     keys = dict.fromkeys(key for run in runs for key in run.settings)
     differing = [key for key in keys if len({same(run.settings.get(key)) for run in runs}) > 1]
@@ -25,8 +25,8 @@ def varying(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def is_compared(key: str) -> bool:
-    """Whether the key says what was run: the seed and the task's own keys do not."""
-    return key != "seed" and not key.startswith("task.")
+    """Whether the key says what was run: the seed, a permission and the task's own keys do not."""
+    return key not in ("seed", "allow_lossy") and not key.startswith("task.")
 
 
 def same(value: Leaf) -> Any:

@@ -196,7 +196,7 @@ class Study(NamedTuple):
         others: the same.
         problems: the same.
         varying: dotted keys of the configuration whose value is not the same in all runs, in the order of the
-            configuration; without the seed, the task's keys, and a draft chain that follows the target's.
+            configuration; without the seed, a permission, the task's keys, and a draft chain that follows the target's.
     """
 
     sources: tuple[str, ...]

@@ -35,7 +35,7 @@ WHY = (
 )
 PLAIN = "plain"
 _MOST = 24
-_OF_DRAFTING = ("acceptance", "drafter", "drafting", "draft_sampler", "controller", "allow_lossy", "log_level")
+_OF_DRAFTING = ("acceptance", "drafter", "drafting", "draft_sampler", "controller", "log_level")
 
 
 class Ratio(NamedTuple):
