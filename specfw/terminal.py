@@ -80,9 +80,10 @@ def _speed(summary: Summary) -> Iterator[str]:
 
 def _title(summary: Summary) -> str:
     evidence = summary.numbers["log10_e_value"]
+    law = "" if summary.numbers["preserves_target"] else " against the rule's own law, not the target's"
     if evidence is None:
-        return f"{summary.rule}: {summary.verdict}"
-    return f"{summary.rule}: {summary.verdict} (log10 e-value {_number(evidence, 2)}, a run fails above 6)"
+        return f"{summary.rule}: {summary.verdict}{law}"
+    return f"{summary.rule}: {summary.verdict}{law} (log10 e-value {_number(evidence, 2)}, a run fails above 6)"
 
 
 def _rows(summary: Summary) -> Iterator[dict[str, str]]:

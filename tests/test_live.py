@@ -264,6 +264,7 @@ def test_the_table_fits_the_terminal(columns, head, name, attach):
     terminal.show(run(config(IID, OTHER, max_tokens=40, diagnostics=diagnostics, **lossy), quiet=True))
     rows = screen.screen()
     assert any(row.startswith(name) for row in rows)
+    assert "againsttherule'sownlaw,notthetarget's" in "".join(rows).replace(" ", "")
     assert all(len(row) <= columns for row in rows)
     for start in (r"sum_min +0\.6", r"distortion_lower_bound +\d", r"40 tokens, \d+\.\d tokens/s"):
         assert any(re.match(start, row) for row in rows), start

@@ -371,7 +371,7 @@ def test_a_report_of_mostly_broken_records_stands(records, report):
 def test_a_file_whose_reading_fails_is_told_and_the_rest_stands(records, monkeypatch, name):
     """A disk or a mount that goes away opens files and does not read them."""
     records.add("1")
-    lost = records.add("2") / name
+    lost = records.add("2", seed=2) / name
 
     class Lost(io.BytesIO):
         def read(self, *_):
@@ -753,9 +753,12 @@ def test_repeated_and_broken_off_runs_have_rows_and_are_in_no_pool(records):
 def test_a_permission_is_no_other_configuration(records):
     for place, permitted in enumerate((True, False)):
         records.add(str(place), settings={"allow_lossy": permitted, "seed": place}, seed=place)
+    records.add("again", settings={"allow_lossy": False, "seed": 0}, seed=0)
     study = records.study()
     assert study.varying == ()
-    assert len(pools(study.runs)) == 1
+    (pool,) = pools(study.runs)
+    assert [run.name for run in pool.runs] == ["0", "1"]
+    assert sentences(study) == {"again": "has the configuration and seed of 0, and is in no pool"}
 
 
 @pytest.mark.parametrize("key", [("models", "target", "sha256"), ("prompts_digest",)])

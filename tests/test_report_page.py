@@ -233,7 +233,7 @@ def test_seeds_are_pooled_and_runs_without_a_closed_form_are_named(record, tmp_p
 def test_closed_forms_are_means_weighted_by_tested_tokens(record, tmp_path):
     forms = "diagnostics.closed_forms"
     light = {f"{forms}.sum_min": 0.2, f"{forms}.gumbel": None, "positions_tested": 30, "accepted": 3}
-    heavy = {f"{forms}.sum_min": 0.6, f"{forms}.gumbel": 0.5, "positions_tested": 90, "accepted": 3}
+    heavy = {"seed": 1, f"{forms}.sum_min": 0.6, f"{forms}.gumbel": 0.5, "positions_tested": 90, "accepted": 3}
     study = study_of(record, tmp_path, at_temperature(1, **light), at_temperature(1, **heavy), at_temperature(2))
     (found,) = closed_forms.draw(study)
     assert [row[0] for row in found.rows] == ["1", "2"]
@@ -248,7 +248,8 @@ def test_every_pair_has_its_closed_forms(record, tmp_path):
 
 
 def test_other_weights_of_the_same_settings_are_another_pair(record, tmp_path):
-    weights = [{"started": {"models.drafter": {"sha256": f"{place}"}}} for place in (0, 0, 1)]
+    told = [{"models.drafter": {"sha256": digest}} for digest in "001"]
+    weights = [{"summary": {"seed": seed}, "started": started} for seed, started in enumerate(told)]
     found = closed_forms.draw(study_of(record, tmp_path, *weights))
     tested = json.loads((record / "summary.json").read_text())["positions_tested"]
     assert [int(one.rows[0][-1]) for one in found] == [2 * tested, tested]
@@ -302,7 +303,8 @@ def test_the_scoreboard_is_weighted_by_rounds(record, tmp_path):
     def board(rounds, mean, error):
         entry = {"mean_accepted_len": mean, "difference": mean - 1, "standard_error": error}
         own = {"mean_accepted_len": 1, "difference": 0, "standard_error": 0}
-        return {"summary": {"rounds": rounds, "diagnostics.scoreboard": {"stochastic": own, "joint_ceiling": entry}}}
+        scores = {"stochastic": own, "joint_ceiling": entry}
+        return {"summary": {"seed": rounds, "rounds": rounds, "diagnostics.scoreboard": scores}}
 
     found = scoreboard.draw(study_of(record, tmp_path, board(10, 2.0, 0.3), board(30, 4.0, 0.1)))
     assert found.rows[-1][1:4] == ("joint_ceiling", "3.5000", "2.5000")
@@ -368,6 +370,13 @@ def lossy(acceptance_, sum_min, **more):
     return {
         "summary": {**changes, f"{first}.sum_min": sum_min, **{f"{first}.{key}": value for key, value in more.items()}}
     }
+
+
+def test_what_is_shared_is_what_all_runs_have(record, tmp_path):
+    permitted = {"started": {"config.allow_lossy": True}, "summary": {"seed": 1}}
+    study = study_of(record, tmp_path, {}, permitted)
+    assert "allow_lossy" not in told.told(study).shared
+    assert "allow_lossy: true" in told.told(study._replace(runs=study.runs[1:])).shared
 
 
 def test_lossless_studies_have_no_front(record):
@@ -444,10 +453,17 @@ def test_texts_are_of_few_runs_and_not_endless(record, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("runs", "told"),
     [
-        ([{"interrupted": True}], ("interrupted", "log10 of the e-value 0.5, fails above 6")),
-        ([{"interrupted": True, "verdict": "failed"}], ("✗ failed", "log10 of the e-value 0.5, fails above 6")),
+        ([{"interrupted": True}], ("interrupted", "log10 of the e-value 0.50, fails above 6")),
+        ([{"interrupted": True, "verdict": "failed"}], ("✗ failed", "log10 of the e-value 0.50, fails above 6")),
         ([{"verdict": "unchecked", "log10_e_value": None}] * 2, ("0 passed", "2 unchecked")),
-        ([{}, {"interrupted": True}], ("✓ 1 passed", "1 interrupted; largest log10 e-value 0.5, fails above 6")),
+        (
+            [{}, {"preserves_target": False, "rule": "lossy"}],
+            (
+                "✓ 2 passed",
+                "1 lossy, held against the rule's own law, not the target's; largest log10 e-value 0.50, fails above 6",
+            ),
+        ),
+        ([{}, {"interrupted": True}], ("✓ 1 passed", "1 interrupted; largest log10 e-value 0.50, fails above 6")),
     ],
 )
 def test_the_head_counts_verdicts_as_the_table_does(record, tmp_path, runs, told):

@@ -10,6 +10,7 @@ from specfw.study.finding import FAILED, OTHERS, Found, find
 from specfw.study.gathered import Other, Problem, Run, Study
 from specfw.study.loading import breaks_off, words
 from specfw.study.others import read_other
+from specfw.study.pooling import is_whole, what_ran
 from specfw.study.reading import read
 
 _LONGEST = 300
@@ -85,13 +86,14 @@ def _about(run: Run, found: Found) -> Iterator[Problem]:
 def _repeated(runs: Sequence[Run]) -> Iterator[Problem]:
     """Runs that are no more evidence, and runs that look as if they were not."""
     first: dict[str, str] = {}
-    same: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
+    same: dict[tuple[str, int], Run] = {}
     for run in runs:
-        digest, inputs = run.row.digest, frozenset(run.inputs.items())
-        if (digest, inputs) in same:
-            yield problem(run.name, f"has the digest of {same[digest, inputs]}, and is in no pool")
+        digest = run.row.digest
+        earlier = same.setdefault((what_ran(run), run.row.seed), run) if is_whole(run) else run
+        if earlier is not run:
+            shared = "digest" if earlier.row.digest == digest else "configuration and seed"
+            yield problem(run.name, f"has the {shared} of {earlier.name}, and is in no pool")
         elif digest in first:
             own = f"has the digest of {first[digest]} but other models or prompts, and a pool of its own"
             yield problem(run.name, own)
         first.setdefault(digest, run.name)
-        same.setdefault((digest, inputs), run.name)

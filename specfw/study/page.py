@@ -16,7 +16,7 @@ from specfw.study import sheet, text_of_run, told
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
 from specfw.study.figures.figure import ABSENT, Figure, between, digits, series
-from specfw.study.gathered import Run, Study
+from specfw.study.gathered import Row, Run, Study
 from specfw.study.told import Lines
 
 TEMPLATES = "templates"
@@ -147,7 +147,7 @@ def _of_one(run: Run) -> list[Tile]:
     against = "" if row.expected is None else f"closed form {digits(row.expected)}"
     rounds = f"{row.rounds} rounds, {row.proposed} drafted"
     tiles = [
-        _verdict([row.standing], row.log10_e_value),
+        _verdict([row]),
         Tile(
             "Acceptance of tested drafts", digits(row.measured), "; ".join(part for part in (against, interval) if part)
         ),
@@ -158,26 +158,35 @@ def _of_one(run: Run) -> list[Tile]:
 
 
 def _of_many(runs: Sequence[Run]) -> list[Tile]:
-    evidence = [run.row.log10_e_value for run in runs if run.row.log10_e_value is not None]
     rules = list(series(run.row.rule for run in runs))
     tested, emitted = (sum(getattr(run.row, name) for run in runs) for name in ("tested", "emitted"))
     return [
-        _verdict([run.row.standing for run in runs], max(evidence, default=None)),
+        _verdict([run.row for run in runs]),
         Tile("Rules", str(len(rules)), ", ".join(rules)),
         Tile("Draft tokens tested", f"{tested:,}", f"{emitted:,} tokens emitted"),
     ]
 
 
-def _verdict(verdicts: Sequence[str], evidence: float | None) -> Tile:
-    """The verdicts counted, and the largest evidence against a law."""
-    counted = Counter(verdicts)
-    failed = counted["failed"]
-    which = "log10 of the e-value" if len(verdicts) == 1 else "largest log10 e-value"
-    words = "" if evidence is None else f"{which} {digits(evidence, 1)}, fails above 6"
-    if len(verdicts) == 1:
-        value = {"passed": "✓ passed", "failed": "✗ failed"}.get(verdicts[0], verdicts[0])
+def _verdict(rows: Sequence[Row]) -> Tile:
+    """The verdicts counted, those against another law than the target's, and the largest evidence against a law."""
+    counted, single = Counter(row.standing for row in rows), len(rows) == 1
+    failed, passed = counted["failed"], counted["passed"]
+    if single:
+        value = {"passed": "✓ passed", "failed": "✗ failed"}.get(rows[0].standing, rows[0].standing)
     else:
-        value = f"✗ {failed} failed" if failed else f"{'✓ ' if counted['passed'] else ''}{counted['passed']} passed"
-    rest = [f"{counted[name]} {name}" for name in ("unchecked", "interrupted") if counted[name] and len(verdicts) > 1]
-    told = "; ".join(part for part in (*rest, words) if part)
-    return Tile("Verdict", value, told, "bad" if failed else "good" if counted["passed"] else "")
+        value = f"✗ {failed} failed" if failed else f"{'✓ ' if passed else ''}{passed} passed"
+    rest = [] if single else [f"{counted[name]} {name}" for name in ("unchecked", "interrupted") if counted[name]]
+    told = "; ".join(part for part in (*rest, _lossy(rows), _evidence(rows)) if part)
+    return Tile("Verdict", value, told, "bad" if failed else "good" if passed else "")
+
+
+def _lossy(rows: Sequence[Row]) -> str:
+    count = sum(not row.preserves_target for row in rows)
+    runs = "" if len(rows) == 1 else f"{count} lossy, "
+    return f"{runs}held against the rule's own law, not the target's" if count else ""
+
+
+def _evidence(rows: Sequence[Row]) -> str:
+    evidence = max((row.log10_e_value for row in rows if row.log10_e_value is not None), default=None)
+    which = "log10 of the e-value" if len(rows) == 1 else "largest log10 e-value"
+    return "" if evidence is None else f"{which} {digits(evidence, 2)}, fails above 6"

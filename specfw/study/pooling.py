@@ -23,7 +23,7 @@ class Pool(NamedTuple):
     Attributes:
         rule: id of the rule that ran.
         settings: of the configuration, with the seed of the first.
-        runs: at least one, none of them broken off and no two of one digest.
+        runs: at least one, none of them broken off and no two of one seed.
     """
 
     rule: str
@@ -110,13 +110,22 @@ class Pool(NamedTuple):
 
 def pools(runs: Sequence[Run]) -> list[Pool]:
     """The runs by everything but the seed, in order of their first; those broken off and repeated are in none."""
-    found: dict[str, dict[str, Run]] = {}
+    found: dict[str, dict[int, Run]] = {}
     for run in runs:
-        if not run.row.interrupted and run.row.error is None:
-            settings = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
-            key = json.dumps([run.row.rule, settings, run.inputs], sort_keys=True)
-            found.setdefault(key, {}).setdefault(run.row.digest, run)
+        if is_whole(run):
+            found.setdefault(what_ran(run), {}).setdefault(run.row.seed, run)
     return [_pool(tuple(group.values())) for group in found.values()]
+
+
+def is_whole(run: Run) -> bool:
+    """Whether it came to its end."""
+    return not run.row.interrupted and run.row.error is None
+
+
+def what_ran(run: Run) -> str:
+    """The rule, the configuration without what says nothing of the run, the models and the prompts; not the seed."""
+    settings = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
+    return json.dumps([run.row.rule, settings, run.inputs], sort_keys=True)
 
 
 def _pool(runs: tuple[Run, ...]) -> Pool:

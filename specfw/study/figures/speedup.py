@@ -30,8 +30,8 @@ LEAD = (
     "draft. Bars: 95 % intervals."
 )
 WHY = (
-    "Not available: among the sources is neither a benchmark (task=benchmark) nor a plain run (drafting=none) of the "
-    "same machine, prompts and sampler as a run that drafts."
+    "Not available: among the sources is neither a benchmark (task=benchmark) nor a plain run (drafting=none) that has "
+    "the seed of a run that drafts, and its machine, threads (a sweep's are 1), target, prompts and sampler."
 )
 PLAIN = "plain"
 _MOST = 24
