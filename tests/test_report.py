@@ -21,6 +21,7 @@ from specfw.study.columns import short
 from specfw.study.escaping import csv_cell, markdown, one_line
 from specfw.study.gathering import gather
 from specfw.study.intervals import wilson
+from specfw.study.lists import beside, parts
 from specfw.study.markdown import page
 from specfw.study.pooling import pools
 from specfw.study.rows import columns
@@ -692,6 +693,41 @@ def test_what_varies_is_told_from_what_follows(records):
     assert records.study().varying == ("sampler.temperature.value",)
     records.add("3", settings={"draft_sampler.temperature.value": 0.3, "stop": ["x"], "extra": None})
     assert records.study().varying == ("stop", "sampler.temperature.value", "draft_sampler.temperature.value")
+
+
+ORDERS = (
+    ["bias", "dry", "temperature", "top_k", "top_p", "xtc"],
+    ["bias", "dry", "top_k", "top_p", "temperature", "xtc"],
+)
+
+
+def test_long_lists_are_told_by_the_part_in_which_they_differ(records, report):
+    for place, order in enumerate(ORDERS):
+        records.add(str(place), settings={"sampler.order": order, "draft_sampler.order": order})
+    found = report(records.folder)
+    assert "| `… temperature, top_k, top_p …` | `stochastic` |" in found.page
+    assert "| `… top_k, top_p, temperature …` | `stochastic` |" in found.page
+    assert "… temperature, top_k, top_p …" in found.err
+    assert [json.loads(row["sampler.order"]) for row in found.rows] == list(ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("lists", "told"),
+    [
+        ([[0.1, 0.2], [0.3, 0.4], None, "x"], ["[0.1, 0.2]", "[0.3, 0.4]", "null", "x"]),
+        ([["a" * 30, "b"], ["a" * 30, "c"], 1, True], ["… b", "… c", "1", "true"]),
+        ([["a" * 30, "b"], None], [f"{'a' * 30}, b", "null"]),
+        ([["a" * 30], ["a" * 30, "b"], []], ["a" * 30, f"{'a' * 30}, b", "[]"]),
+        ([["a", "x" * 30, "b"], ["a", "b"], ["a", "b", "b"]], [f"… {'x' * 30} …", "…", "… b …"]),
+        ([["1", "x" * 30], [1, "x" * 30], ["y, z", "x" * 30]], ["'1' …", "1 …", "'y, z' …"]),
+        ([[[1, 2], {"a": "b" * 30}], [[1, 3], {"a": "b" * 30}]], ["[1, 2] …", "[1, 3] …"]),
+        (["[no list, and longer than short ones", "[" * 5000], ["[no list, and longer than short ones", "[" * 5000]),
+    ],
+)
+def test_what_stands_for_lists_beside_each_other(lists, told):
+    values = [json.dumps(one) if isinstance(one, list) else one for one in lists]
+    known = parts(values)
+    assert [beside(value, known) for value in values] == told
 
 
 def test_short_names_are_unambiguous():

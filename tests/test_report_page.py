@@ -507,6 +507,17 @@ def test_a_rules_own_keys_are_told_where_its_runs_differ_in_them(record, tmp_pat
     assert told_of == [("lossy", "scale 0.5"), ("lossy", "scale 1.0"), ("other", "scale null")]
 
 
+def test_lists_are_told_by_the_part_in_which_they_differ(record, tmp_path):
+    orders = [["temperature", "top_k"], ["top_k", "temperature"]]
+    kept = [{"config.sampler.order": ["a long beginning of", *order]} for order in orders]
+    study = study_of(record, tmp_path, *({"started": started} for started in kept))
+    columns = {column.name: column for column in sheet.sheet(study)}
+    told_of = ["… temperature, top_k", "… top_k, temperature"]
+    assert [cell.text for cell in columns["order"].cells] == told_of
+    assert list(columns["order"].choices) == told_of
+    assert [row[1] for row in acceptance.draw(study).rows] == [f"order {one}" for one in told_of]
+
+
 def test_what_was_run_is_told(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, seed=4))
     found = told.told(study)

@@ -9,7 +9,7 @@ from specfw.study.gathered import Study
 from specfw.study.tables import Cell, Table, checks, others, pooled
 
 _LOG_WIDTH = 160
-_ROWS, _KEYS, _PROBLEMS, _CELL, _NAME = 40, 4, 10, 32, 120
+_ROWS, _KEYS, _PROBLEMS, _CELL, _LISTED, _NAME = 40, 4, 10, 32, 100, 120
 
 
 def line(study: Study) -> str:
@@ -40,4 +40,6 @@ def _rows(one: Table) -> Iterator[list[str]]:
 
 
 def _plain(cell: str | Cell) -> str:
-    return shortened(one_line(cell.text), _CELL) if isinstance(cell, Cell) else cell
+    if isinstance(cell, str):
+        return cell
+    return shortened(one_line(cell.text), _LISTED if cell.listed else _CELL)

@@ -1,11 +1,13 @@
 """Measured acceptance against the rule's closed form: runs that follow their law lie on the diagonal."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from specfw.study.figures.canvas import CROWD, INK, MUTED, Key, canvas
 from specfw.study.figures.figure import (
     Figure,
+    Named,
     between,
     configured,
     cut,
@@ -81,7 +83,7 @@ def _point(pool: Pool) -> _Point | None:
     return _Point(pool, expected, measured, half)
 
 
-def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str]) -> str:
+def _picture(points: list[_Point], rules: dict[str, Key], names: Sequence[Named]) -> str:
     with canvas("acceptance", 300) as sheet:
         axes = sheet.axes(x="closed form", y="measured")
         low, high = _limits(points)

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from specfw.study.figures.canvas import INK, MUTED, Key, canvas, colour
-from specfw.study.figures.figure import Figure, configured, cut, differing, digits, sentences, series, share_ticks
+from specfw.study.figures.figure import (
+    Figure,
+    Named,
+    configured,
+    cut,
+    differing,
+    digits,
+    sentences,
+    series,
+    share_ticks,
+)
 from specfw.study.gathered import Study
 from specfw.study.intervals import wilson
 from specfw.study.pooling import Pool, pools
@@ -80,7 +90,7 @@ def _point(pool: Pool) -> Lossy | None:
     return Lossy(pool, accepted, sum_min, bound if recorded is None else recorded, exact=recorded is not None)
 
 
-def _picture(points: Sequence[Lossy], rules: dict[str, Key], names: dict[str, str]) -> str:
+def _picture(points: Sequence[Lossy], rules: dict[str, Key], names: Sequence[Named]) -> str:
     with canvas("distortion", 290) as sheet:
         axes = sheet.axes(x="distortion (total variation from the target)", y="acceptance, first position")
         for sum_min in sorted({round(point.sum_min, 3) for point in points})[:_MOST_FRONTS]:

@@ -1,19 +1,20 @@
 """What a figure is on the page: a picture with its key, how it is read, and its numbers as a table."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import beside_rule, shown
+from specfw.study.columns import beside_rule
 from specfw.study.columns import short as short_names
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.canvas import Key
 from specfw.study.gathered import Study
+from specfw.study.lists import Parts, beside, parts
 from specfw.study.pooling import Pool
 
 _ORDER = ("stochastic", "block", "sampler-match", "gumbel", "greedy-argmax", "argmax-against-argmax", "plain")
 _SHAPES = "os^DvPX*"
-_LONGEST_VALUE = 60
+_LONGEST_VALUE = 80
 ABSENT, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 MOST_ROWS = 40
 """Rows of a figure's own table; the table of runs has all."""
@@ -45,6 +46,20 @@ class Figure(NamedTuple):
     note: str = ""
 
 
+class Named(NamedTuple):
+    """A key of the configuration as figures call it.
+
+    Attributes:
+        key: dotted.
+        name: its short name.
+        parts: what stands for its lists.
+    """
+
+    key: str
+    name: str
+    parts: Parts
+
+
 def series(rules: Iterable[str]) -> dict[str, Key]:
     """Colour and shape of every rule: those that ship have always the same, others follow."""
     known = dict.fromkeys(rules)
@@ -56,20 +71,27 @@ def series(rules: Iterable[str]) -> dict[str, Key]:
     }
 
 
-def differing(study: Study, drawn: Iterable[Pool]) -> dict[str, str]:
-    """Keys that tell the runs of these pools apart beside the rule and the seed, each with its short name."""
-    runs = [run for pool in drawn for run in pool.runs]
-    return {key: one_line(name) for key, name in short_names(beside_rule(runs, study.varying)).items()}
+def differing(study: Study, drawn: Iterable[Pool]) -> tuple[Named, ...]:
+    """Keys that tell the runs of these pools apart beside the rule and the seed."""
+    return named(study, beside_rule([run for pool in drawn for run in pool.runs], study.varying))
 
 
-def configured(pool: Pool, names: Mapping[str, str]) -> str:
+def named(study: Study, keys: Sequence[str]) -> tuple[Named, ...]:
+    """Keys with their short names, and their lists as they differ in the study."""
+    return tuple(
+        Named(key, one_line(name), parts(run.settings.get(key) for run in study.runs))
+        for key, name in short_names(keys).items()
+    )
+
+
+def configured(pool: Pool, names: Iterable[Named]) -> str:
     """The configuration of a pool in the keys that vary: `temperature 0.7, num_draft_tokens 4`."""
-    return ", ".join(f"{name} {value_of(pool, key)}" for key, name in names.items())
+    return ", ".join(f"{one.name} {value_of(pool, one)}" for one in names)
 
 
-def value_of(pool: Pool, key: str) -> str:
+def value_of(pool: Pool, one: Named) -> str:
     """A value of its configuration, one short line."""
-    return shortened(one_line(shown(pool.settings.get(key))), _LONGEST_VALUE)
+    return shortened(one_line(beside(pool.settings.get(one.key), one.parts)), _LONGEST_VALUE)
 
 
 def digits(value: float | None, places: int = 4) -> str:
