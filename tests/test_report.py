@@ -730,6 +730,28 @@ def test_what_stands_for_lists_beside_each_other(lists, told):
     assert [beside(value, known) for value in values] == told
 
 
+KEYS = ("max_tokens", "sampler.top_k.k", "sampler.top_p.p", "sampler.min_p.p", "sampler.temperature.value", "threads")
+
+
+def test_keys_without_room_are_told_and_those_kept_tell_rows_apart(records, report):
+    """Each of the first four keys sets one run apart from the others, the last two tell all eight."""
+    for place in range(8):
+        values = (*(int(place == one) for one in range(4)), place % 2, place // 2)
+        records.add(str(place), settings=dict(zip(KEYS, values, strict=True)))
+    found = report(records.folder)
+    head, *rows = found.err.splitlines()
+    assert {"temperature", "threads"} <= set(head.split())
+    assert len({tuple(row.split()[:4]) for row in rows[:8]}) == 8
+    assert rows[8] == "not shown: top_p, min_p"
+    assert pooled(records.study()).left_out == ()
+
+
+def test_no_word_is_lost_of_keys_that_all_have_room(records, report):
+    for place in range(2):
+        records.add(str(place), settings=dict.fromkeys(KEYS[:2], place))
+    assert "not shown" not in report(records.folder).err
+
+
 def test_short_names_are_unambiguous():
     keys = ("sampler.temperature.value", "draft_sampler.temperature.value", "sampler.top_k.k", "target.path", "seed")
     assert list(short(keys).values()) == [*keys[:2], "top_k", "target", "seed"]

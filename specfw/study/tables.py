@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import RULE, same, short, telling
+from specfw.study.columns import RULE, most_telling, same, short, telling
 from specfw.study.gathered import Interval, Leaf, Other, Study
 from specfw.study.lists import Parts, beside, parts
 from specfw.study.pooling import Pool, pools
@@ -63,11 +63,13 @@ class Pooled(NamedTuple):
         keys: dotted keys of the places.
         head: their short names.
         lines: by place, then rule.
+        left_out: short names of keys that tell pools apart too, and for which there was no room.
     """
 
     keys: tuple[str, ...]
     head: tuple[Cell, ...]
     lines: tuple[Line, ...]
+    left_out: tuple[Cell, ...] = ()
 
 
 def pooled(study: Study, most_keys: int | None = None) -> Pooled:
@@ -79,14 +81,16 @@ def pooled(study: Study, most_keys: int | None = None) -> Pooled:
     """
     found = pools(study.runs)
     heads = [pool.runs[0] for pool in found]
-    keys = telling(heads, [key for key in study.varying if not key.startswith(RULE)])[:most_keys]
+    apart = telling(heads, [key for key in study.varying if not key.startswith(RULE)])
+    keys = most_telling(heads, apart, len(apart) if most_keys is None else most_keys)
     own = [key for key in study.varying if key.startswith(RULE)]
     differing = {pool.rule: telling([head for head in heads if head.row.rule == pool.rule], own) for pool in found}
     known = {key: parts(run.settings.get(key) for run in study.runs) for key in (*keys, *own)}
     lines = [_line(pool, keys, differing[pool.rule], known) for pool in found]
-    names = short(keys)
+    names = {key: Cell(name) for key, name in short(apart).items()}
     ordered = sorted(lines, key=lambda line: ([_order(value) for value in line.place], line.rule))
-    return Pooled(keys, tuple(Cell(names[key]) for key in keys), tuple(ordered))
+    left_out = tuple(names[key] for key in apart if key not in keys)
+    return Pooled(keys, tuple(names[key] for key in keys), tuple(ordered), left_out)
 
 
 def _line(pool: Pool, keys: Sequence[str], own: Sequence[str], known: Mapping[str, Parts]) -> Line:
