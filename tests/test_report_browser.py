@@ -24,6 +24,7 @@ FLAGS = (
     "--disable-sync",
 )
 TEMPERATURES = (1.5, 0.5, 1.0)
+NAME = "{0}/2026-11-30/13-09-22-826664/a folder of a name that is longer than there is room for it to be/run-{0}"
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,10 @@ def pages(tmp_path_factory):
     many(record, folder / "many", 100)
     for number, text in enumerate(("two  spaces", "", " one", "one")):
         changed(record, folder / "spaced" / str(number), started={"config.prompts.text": text, "config.x": number})
+    for number in range(2):
+        changed(record, folder / "deep" / NAME.format(number), summary={"seed": number})
     found = {}
-    for name in ("one", "sweep", "hostile", "many", "spaced"):
+    for name in ("one", "sweep", "hostile", "many", "spaced", "deep"):
         found[name] = folder / f"{name}.html"
         found[name].write_text(page.html(gather([str(folder / name)])), encoding="utf-8")
     return found
@@ -329,6 +332,27 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     assert min(driver.execute_script(heights)) >= 10
     box = find(driver, "#table")[0].find_element("xpath", "..")
     assert driver.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", box)
+
+
+@pytest.mark.parametrize("size", [PHONE, DESK])
+def test_names_of_runs_are_cut_at_their_beginning_and_stay_whole_to_a_search(visit, size):
+    driver = visit("deep", size)
+    script = """
+      const cell = document.querySelector("#table tbody th");
+      const text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode();
+      const range = document.createRange();
+      const seen = (at) => {
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        const [letter, box] = [range.getBoundingClientRect(), cell.getBoundingClientRect()];
+        return letter.left >= box.left && letter.right <= box.right;
+      };
+      return [seen(0), seen(text.length - 1), cell.scrollWidth > cell.clientWidth];
+    """
+    assert driver.execute_script(script) == [False, True, True]
+    assert column(driver, "run") == [NAME.format(number) for number in range(2)]
+    find(driver, "#search")[0].send_keys(NAME.format(1))
+    assert column(driver, "run") == [NAME.format(1)]
 
 
 def test_the_first_stop_of_the_keyboard_skips_to_the_content(visit):

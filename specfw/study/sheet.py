@@ -51,7 +51,7 @@ def sheet(study: Study) -> tuple[Column, ...]:
     verdicts = [_VERDICTS.get(row.standing, row.standing) for row in rows]
     measured, *numbers = (_numbers(name, *how, study.runs) for name, how in _NUMBERS.items())
     columns = [
-        Column("run", "the folder", numeric=False, cells=tuple(Cell(_text(run.name)) for run in study.runs)),
+        Column("run", "the folder", numeric=False, cells=tuple(Cell(one_line(run.name)) for run in study.runs)),
         _chosen("rule", "", [row.rule for row in rows]),
         _chosen("verdict", "whether the run follows its law", verdicts),
         measured,
