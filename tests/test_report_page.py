@@ -456,6 +456,18 @@ def test_the_head_counts_verdicts_as_the_table_does(record, tmp_path, runs, told
     assert (verdict.value, verdict.words) == told
 
 
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        (["2026-11-30"] * 2, "; made on 2026-11-30"),
+        (["2026-12-01", "2026-11-30"], "; made from 2026-11-30 to 2026-12-01"),
+    ],
+)
+def test_the_head_tells_a_day_from_a_source(record, tmp_path, days, told):
+    study = study_of(record, tmp_path, *({"started": {"timestamp": f"{day}T12:00:00Z"}} for day in days))
+    assert f"{tmp_path}{told}" in Page(page.html(study)).words
+
+
 def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, log10_e_value="inf", verdict="failed"))
     columns = {column.name: column for column in sheet.sheet(study)}
