@@ -365,6 +365,20 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_content(visit):
     assert driver.switch_to.active_element.get_attribute("id") == "main"
 
 
+@pytest.mark.parametrize("size", [PHONE, DESK])
+def test_the_frame_of_a_text_is_apart_from_its_letters(visit, size):
+    driver = visit("one", size)
+    script = """
+      const passage = document.querySelector(".passage");
+      const text = document.createRange();
+      text.selectNodeContents(passage);
+      const [box, letters] = [passage.getBoundingClientRect(), text.getBoundingClientRect()];
+      const card = passage.closest(".text").getBoundingClientRect();
+      return [letters.left - box.left, box.right - letters.right, box.left - card.left, card.right - box.right];
+    """
+    assert min(driver.execute_script(script)) >= 5
+
+
 def test_every_stop_of_the_keyboard_is_seen(visit):
     driver = visit("sweep")
     seen = set()
