@@ -43,8 +43,13 @@ def pages(tmp_path_factory):
         changed(record, folder / "spaced" / str(number), started={"config.prompts.text": text, "config.x": number})
     for number in range(2):
         changed(record, folder / "deep" / NAME.format(number), summary={"seed": number})
+    first = "diagnostics.closed_forms.first_position"
+    for number in range(8):
+        summary = {"rule": "lenient", "preserves_target": False, f"{first}.acceptance": 0.7 + number % 3 / 20}
+        own = {"config.acceptance": {"name": "lenient", "lenience": number}}
+        changed(record, folder / "lossy" / str(number), summary=summary | {f"{first}.sum_min": 0.6}, started=own)
     found = {}
-    for name in ("one", "sweep", "hostile", "many", "spaced", "deep"):
+    for name in ("one", "sweep", "hostile", "many", "spaced", "deep", "lossy"):
         found[name] = folder / f"{name}.html"
         found[name].write_text(page.html(gather([str(folder / name)])), encoding="utf-8")
     return found
@@ -214,6 +219,20 @@ def test_hovering_a_mark_tells_its_numbers(visit):
     assert "closed form 0.6" in tip(driver)
     hover(driver, find(driver, "h1")[0])
     assert tip(driver) is None
+
+
+def test_names_of_marks_stand_apart(visit):
+    driver = visit("lossy")
+    script = """
+      const letters = [...document.querySelectorAll("#figure-distortion svg text")];
+      return letters.map((one) => [one.textContent, one.getBoundingClientRect().toJSON()]);
+    """
+    found = driver.execute_script(script)
+    assert sum(text.startswith("lenience=") for text, _ in found) >= 3
+    for place, (text, box) in enumerate(found):
+        for other, there in found[:place]:
+            across = box["left"] < there["right"] and there["left"] < box["right"]
+            assert not (across and box["top"] < there["bottom"] and there["top"] < box["bottom"]), (text, other)
 
 
 def test_arrow_keys_go_from_mark_to_mark(visit):

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 
 from specfw.study import page, sheet, text_of_run, told
 from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
+from specfw.study.figures.apart import sideways
 from specfw.study.gathered import Other, Study
 from specfw.study.gathering import gather
 
@@ -219,6 +220,35 @@ def test_marks_stand_on_measured_and_closed_form(record, tmp_path):
     assert float(expected) == pytest.approx(0.6, abs=1e-4)
 
 
+def across(svg):
+    """Where the marks of a picture stand, from left to right."""
+    return [float(x) for x in re.findall(r'class="mark"[^>]*>.*?<use [^>]*x="([^"]*)"', svg)]
+
+
+def test_marks_of_rules_that_agree_stand_side_by_side(record, tmp_path):
+    rules = ("stochastic", "block", "other")
+    study = study_of(record, tmp_path, *({"summary": {"rule": rule}} for rule in rules))
+    found = acceptance.draw(study)
+    one, two, three = sorted(across(found.svg))
+    assert min(two - one, three - two) > 5
+    assert three - one < 20
+    assert acceptance._MOVED in found.note
+    assert len({words.partition(": ")[2] for words in told_by(found.svg)}) == 1
+
+
+def test_marks_of_one_rule_stay_where_they_are(record, tmp_path):
+    found = acceptance.draw(study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0)))
+    one, two = across(found.svg)
+    assert one == two
+    assert found.note == ""
+
+
+def test_marks_are_moved_no_farther_than_two_sizes():
+    points = [(0.5, 0.5)] * 7
+    assert sideways(points, list("abcdefg"), 0.01) == pytest.approx([0, 0.01, -0.01, 0.02, -0.02, 0, 0])
+    assert sideways([(0.5, 0.5), (0.5, 0.508), (0.508, 0.5)], list("abc"), 0.01) == [0, 0, 0]
+
+
 def test_seeds_are_pooled_and_runs_without_a_closed_form_are_named(record, tmp_path):
     missing = {"rule": "gumbel", "diagnostics.closed_forms.expected_acceptance": None}
     study = study_of(record, tmp_path, {"summary": {"seed": 1}}, {"summary": {"seed": 2}}, {"summary": missing})
@@ -384,6 +414,30 @@ def test_a_recorded_distortion_is_drawn_as_it_is(record, tmp_path):
     found = distortion.draw(study_of(record, tmp_path, lossy(0.8, 0.65, distortion=0.4)))
     assert found.rows[0][4:] == ("0.4000", "recorded")
     assert "distortion 0.400" in told_by(found.svg)[0]
+
+
+def lenient(*leniences, **more):
+    own = [{"config.acceptance": {"name": "lenient", "lenience": lenience, **more}} for lenience in leniences]
+    return [lossy(0.7 + 0.035 * place, 0.65) | {"started": started} for place, started in enumerate(own)]
+
+
+def test_marks_of_one_rule_are_named_by_what_tells_them_apart(record, tmp_path):
+    other = {"summary": lossy(0.7, 0.5)["summary"] | {"rule": "other"}}
+    found = distortion.draw(study_of(record, tmp_path, *lenient(0.3, 0.5, 1.0), other))
+    named = re.findall(r">(lenience=[^<]*)<", found.svg)
+    assert named == ["lenience=0.3", "lenience=0.5", "lenience=1.0"]
+
+
+def test_long_names_of_marks_are_values_alone(record, tmp_path):
+    first, second, third = lenient(0.3, 0.5, 0.3)
+    third["started"]["config.sampler.temperature.value"] = 0.25
+    found = distortion.draw(study_of(record, tmp_path, first, second, third))
+    assert re.findall(r">([\d.]+, [\d.]+)<", found.svg) == ["1.0, 0.3", "1.0, 0.5", "0.25, 0.3"]
+
+
+def test_many_marks_have_no_names(record, tmp_path):
+    found = distortion.draw(study_of(record, tmp_path, *lenient(*range(distortion._MOST_LABELS + 1))))
+    assert "lenience=" not in found.svg
 
 
 # --- texts ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from specfw.study.columns import beside_rule
 from specfw.study.columns import short as short_names
 from specfw.study.escaping import one_line, shortened
-from specfw.study.figures.canvas import Key
+from specfw.study.figures.canvas import LONGEST_LABEL, Key
 from specfw.study.gathered import Study
 from specfw.study.lists import Parts, beside, parts
 from specfw.study.pooling import Pool
@@ -87,6 +87,17 @@ def named(study: Study, keys: Sequence[str]) -> tuple[Named, ...]:
 def configured(pool: Pool, names: Iterable[Named]) -> str:
     """The configuration of a pool in the keys that vary: `temperature 0.7, num_draft_tokens 4`."""
     return ", ".join(f"{one.name} {value_of(pool, one)}" for one in names)
+
+
+def briefly(pools: Iterable[Pool], names: Sequence[Named]) -> list[str]:
+    """As labels of marks, without keys that a pool lacks: `temperature=0.7`, values alone where that is too long."""
+    kept = [
+        [(one.name, value_of(pool, one)) for one in names if pool.settings.get(one.key) is not None] for pool in pools
+    ]
+    full = [", ".join(f"{name}={value}" for name, value in pairs) for pairs in kept]
+    if max(map(len, full), default=0) <= LONGEST_LABEL:
+        return full
+    return [", ".join(value for _, value in pairs) for pairs in kept]
 
 
 def value_of(pool: Pool, one: Named) -> str:
