@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from specfw.study import page, sheet, text_of_run, told
 from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
 from specfw.study.figures.apart import sideways
+from specfw.study.figures.figure import series
 from specfw.study.gathered import Other, Study
 from specfw.study.gathering import gather
 
@@ -337,6 +338,35 @@ def test_the_scoreboard_is_weighted_by_rounds(record, tmp_path):
     found = scoreboard.draw(study_of(record, tmp_path, board(10, 2.0, 0.3), board(30, 4.0, 0.1)))
     assert found.rows[-1][1:4] == ("joint_ceiling", "3.5000", "2.5000")
     assert float(found.rows[-1][4]) == pytest.approx(math.hypot(10 * 0.3, 30 * 0.1) / 40, abs=5e-5)
+
+
+def test_the_scoreboard_keeps_a_rules_own_keys_apart(record, tmp_path):
+    def board(rule, seed, mean, **own):
+        entry = {"mean_accepted_len": mean, "difference": 0.0, "standard_error": 0.0}
+        summary = {"rule": rule, "seed": seed, "diagnostics.scoreboard": {rule: entry, "other": entry}}
+        return {"summary": summary, "started": {"config.acceptance": {"name": rule, **own}, "config.seed": seed}}
+
+    arms = [board("lenient", seed, scale, lenience=scale) for scale in (0.5, 1.0) for seed in (0, 1)]
+    found = scoreboard.draw(study_of(record, tmp_path, *arms, board("stochastic", 0, 2.0)))
+    rules = ["stochastic", "lenient (lenience=0.5)", "lenient (lenience=1.0)"]
+    assert [entry.words for entry in found.legend] == [f"on blocks of {rule}" for rule in rules]
+    assert len({entry.shape for entry in found.legend}) == len({entry.series for entry in found.legend}) == 3
+    assert [row[2] for row in found.rows if row[1] == "other"] == ["2.0000", "0.5000", "1.0000"]
+    assert sum(words.endswith("the rule that ran") for words in told_by(found.svg)) == 3
+
+
+def test_a_scoreboard_says_how_much_it_leaves_out(record, tmp_path):
+    arms = [{"started": {"config.acceptance": {"name": "lenient", "lenience": place}}} for place in range(14)]
+    found = scoreboard.draw(study_of(record, tmp_path, *arms))
+    assert len(found.legend) == 12
+    assert "2 more are not drawn." in found.note
+
+
+def test_rules_that_ship_keep_their_looks_and_others_have_their_own():
+    looks = {rule: key[1:] for rule, key in series(["first", "block", "second", "stochastic"]).items()}
+    assert list(looks) == ["stochastic", "block", "first", "second"]
+    assert (looks["stochastic"], looks["block"]) == ((0, "o"), (1, "s"))
+    assert len(set(looks.values())) == 4
 
 
 def plain_arm(seed, speed):

@@ -61,14 +61,14 @@ class Named(NamedTuple):
 
 
 def series(rules: Iterable[str]) -> dict[str, Key]:
-    """Colour and shape of every rule: those that ship have always the same, others follow."""
+    """Colour and shape of every rule: those that ship have always the same, others what these leave."""
     known = dict.fromkeys(rules)
-    others = [rule for rule in known if rule not in _ORDER]
-    places = {rule: place for place, rule in enumerate((*_ORDER, *others))}
-    return {
-        rule: Key(rule, places[rule] % len(_SHAPES), _SHAPES[places[rule] % len(_SHAPES)])
-        for rule in sorted(known, key=places.__getitem__)
-    }
+    places = {rule: place for place, rule in enumerate(_ORDER) if rule in known}
+    looks = (*range(len(_ORDER), len(_SHAPES)), *range(len(_ORDER)))
+    free = [place for place in looks if place not in places.values()]
+    others = (rule for rule in known if rule not in _ORDER)
+    places |= {rule: free[number % len(free)] for number, rule in enumerate(others)}
+    return {rule: Key(rule, place, _SHAPES[place]) for rule, place in places.items()}
 
 
 def differing(study: Study, drawn: Iterable[Pool]) -> tuple[Named, ...]:
