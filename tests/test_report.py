@@ -21,6 +21,7 @@ from specfw.study.columns import short
 from specfw.study.escaping import csv_cell, markdown, one_line
 from specfw.study.gathering import gather
 from specfw.study.intervals import wilson
+from specfw.study.lists import beside, parts
 from specfw.study.markdown import page
 from specfw.study.pooling import pools
 from specfw.study.rows import columns
@@ -692,6 +693,63 @@ def test_what_varies_is_told_from_what_follows(records):
     assert records.study().varying == ("sampler.temperature.value",)
     records.add("3", settings={"draft_sampler.temperature.value": 0.3, "stop": ["x"], "extra": None})
     assert records.study().varying == ("stop", "sampler.temperature.value", "draft_sampler.temperature.value")
+
+
+ORDERS = (
+    ["bias", "dry", "temperature", "top_k", "top_p", "xtc"],
+    ["bias", "dry", "top_k", "top_p", "temperature", "xtc"],
+)
+
+
+def test_long_lists_are_told_by_the_part_in_which_they_differ(records, report):
+    for place, order in enumerate(ORDERS):
+        records.add(str(place), settings={"sampler.order": order, "draft_sampler.order": order})
+    found = report(records.folder)
+    assert "| `… temperature, top_k, top_p …` | `stochastic` |" in found.page
+    assert "| `… top_k, top_p, temperature …` | `stochastic` |" in found.page
+    assert "… temperature, top_k, top_p …" in found.err
+    assert [json.loads(row["sampler.order"]) for row in found.rows] == list(ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("lists", "told"),
+    [
+        ([[0.1, 0.2], [0.3, 0.4], None, "x"], ["[0.1, 0.2]", "[0.3, 0.4]", "null", "x"]),
+        ([["a" * 30, "b"], ["a" * 30, "c"], 1, True], ["… b", "… c", "1", "true"]),
+        ([["a" * 30, "b"], None], [f"{'a' * 30}, b", "null"]),
+        ([["a" * 30], ["a" * 30, "b"], []], ["a" * 30, f"{'a' * 30}, b", "[]"]),
+        ([["a", "x" * 30, "b"], ["a", "b"], ["a", "b", "b"]], [f"… {'x' * 30} …", "…", "… b …"]),
+        ([["1", "x" * 30], [1, "x" * 30], ["y, z", "x" * 30]], ["'1' …", "1 …", "'y, z' …"]),
+        ([[[1, 2], {"a": "b" * 30}], [[1, 3], {"a": "b" * 30}]], ["[1, 2] …", "[1, 3] …"]),
+        (["[no list, and longer than short ones", "[" * 5000], ["[no list, and longer than short ones", "[" * 5000]),
+    ],
+)
+def test_what_stands_for_lists_beside_each_other(lists, told):
+    values = [json.dumps(one) if isinstance(one, list) else one for one in lists]
+    known = parts(values)
+    assert [beside(value, known) for value in values] == told
+
+
+KEYS = ("max_tokens", "sampler.top_k.k", "sampler.top_p.p", "sampler.min_p.p", "sampler.temperature.value", "threads")
+
+
+def test_keys_without_room_are_told_and_those_kept_tell_rows_apart(records, report):
+    """Each of the first four keys sets one run apart from the others, the last two tell all eight."""
+    for place in range(8):
+        values = (*(int(place == one) for one in range(4)), place % 2, place // 2)
+        records.add(str(place), settings=dict(zip(KEYS, values, strict=True)))
+    found = report(records.folder)
+    head, *rows = found.err.splitlines()
+    assert {"temperature", "threads"} <= set(head.split())
+    assert len({tuple(row.split()[:4]) for row in rows[:8]}) == 8
+    assert rows[8] == "not shown: top_p, min_p"
+    assert pooled(records.study()).left_out == ()
+
+
+def test_no_word_is_lost_of_keys_that_all_have_room(records, report):
+    for place in range(2):
+        records.add(str(place), settings=dict.fromkeys(KEYS[:2], place))
+    assert "not shown" not in report(records.folder).err
 
 
 def test_short_names_are_unambiguous():

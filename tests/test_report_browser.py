@@ -24,6 +24,7 @@ FLAGS = (
     "--disable-sync",
 )
 TEMPERATURES = (1.5, 0.5, 1.0)
+NAME = "{0}/2026-11-30/13-09-22-826664/a folder of a name that is longer than there is room for it to be/run-{0}"
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,15 @@ def pages(tmp_path_factory):
     many(record, folder / "many", 100)
     for number, text in enumerate(("two  spaces", "", " one", "one")):
         changed(record, folder / "spaced" / str(number), started={"config.prompts.text": text, "config.x": number})
+    for number in range(2):
+        changed(record, folder / "deep" / NAME.format(number), summary={"seed": number})
+    first = "diagnostics.closed_forms.first_position"
+    for number in range(8):
+        summary = {"rule": "lenient", "preserves_target": False, f"{first}.acceptance": 0.7 + number % 3 / 20}
+        own = {"config.acceptance": {"name": "lenient", "lenience": number}}
+        changed(record, folder / "lossy" / str(number), summary=summary | {f"{first}.sum_min": 0.6}, started=own)
     found = {}
-    for name in ("one", "sweep", "hostile", "many", "spaced"):
+    for name in ("one", "sweep", "hostile", "many", "spaced", "deep", "lossy"):
         found[name] = folder / f"{name}.html"
         found[name].write_text(page.html(gather([str(folder / name)])), encoding="utf-8")
     return found
@@ -213,6 +221,20 @@ def test_hovering_a_mark_tells_its_numbers(visit):
     assert tip(driver) is None
 
 
+def test_names_of_marks_stand_apart(visit):
+    driver = visit("lossy")
+    script = """
+      const letters = [...document.querySelectorAll("#figure-distortion svg text")];
+      return letters.map((one) => [one.textContent, one.getBoundingClientRect().toJSON()]);
+    """
+    found = driver.execute_script(script)
+    assert sum(text.startswith("lenience=") for text, _ in found) >= 3
+    for place, (text, box) in enumerate(found):
+        for other, there in found[:place]:
+            across = box["left"] < there["right"] and there["left"] < box["right"]
+            assert not (across and box["top"] < there["bottom"] and there["top"] < box["bottom"]), (text, other)
+
+
 def test_arrow_keys_go_from_mark_to_mark(visit):
     driver = visit("sweep")
     picture = find(driver, "#figure-scoreboard .picture")[0]
@@ -331,6 +353,27 @@ def test_a_phone_needs_no_sideways_scrolling(visit, name):
     assert driver.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", box)
 
 
+@pytest.mark.parametrize("size", [PHONE, DESK])
+def test_names_of_runs_are_cut_at_their_beginning_and_stay_whole_to_a_search(visit, size):
+    driver = visit("deep", size)
+    script = """
+      const cell = document.querySelector("#table tbody th");
+      const text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode();
+      const range = document.createRange();
+      const seen = (at) => {
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        const [letter, box] = [range.getBoundingClientRect(), cell.getBoundingClientRect()];
+        return letter.left >= box.left && letter.right <= box.right;
+      };
+      return [seen(0), seen(text.length - 1), cell.scrollWidth > cell.clientWidth];
+    """
+    assert driver.execute_script(script) == [False, True, True]
+    assert column(driver, "run") == [NAME.format(number) for number in range(2)]
+    find(driver, "#search")[0].send_keys(NAME.format(1))
+    assert column(driver, "run") == [NAME.format(1)]
+
+
 def test_the_first_stop_of_the_keyboard_skips_to_the_content(visit):
     driver = visit("sweep")
     press(driver, "TAB")
@@ -339,6 +382,20 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_content(visit):
     assert skip.value_of_css_property("outline-style") == "solid"
     press(driver, "ENTER")
     assert driver.switch_to.active_element.get_attribute("id") == "main"
+
+
+@pytest.mark.parametrize("size", [PHONE, DESK])
+def test_the_frame_of_a_text_is_apart_from_its_letters(visit, size):
+    driver = visit("one", size)
+    script = """
+      const passage = document.querySelector(".passage");
+      const text = document.createRange();
+      text.selectNodeContents(passage);
+      const [box, letters] = [passage.getBoundingClientRect(), text.getBoundingClientRect()];
+      const card = passage.closest(".text").getBoundingClientRect();
+      return [letters.left - box.left, box.right - letters.right, box.left - card.left, card.right - box.right];
+    """
+    assert min(driver.execute_script(script)) >= 5
 
 
 def test_every_stop_of_the_keyboard_is_seen(visit):

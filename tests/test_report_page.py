@@ -12,6 +12,8 @@ from html.parser import HTMLParser
 
 from specfw.study import page, sheet, text_of_run, told
 from specfw.study.figures import acceptance, closed_forms, distortion, lengths, places, scoreboard, speedup
+from specfw.study.figures.apart import sideways
+from specfw.study.figures.figure import series
 from specfw.study.gathered import Other, Study
 from specfw.study.gathering import gather
 
@@ -219,6 +221,35 @@ def test_marks_stand_on_measured_and_closed_form(record, tmp_path):
     assert float(expected) == pytest.approx(0.6, abs=1e-4)
 
 
+def across(svg):
+    """Where the marks of a picture stand, from left to right."""
+    return [float(x) for x in re.findall(r'class="mark"[^>]*>.*?<use [^>]*x="([^"]*)"', svg)]
+
+
+def test_marks_of_rules_that_agree_stand_side_by_side(record, tmp_path):
+    rules = ("stochastic", "block", "other")
+    study = study_of(record, tmp_path, *({"summary": {"rule": rule}} for rule in rules))
+    found = acceptance.draw(study)
+    one, two, three = sorted(across(found.svg))
+    assert min(two - one, three - two) > 5
+    assert three - one < 20
+    assert acceptance._MOVED in found.note
+    assert len({words.partition(": ")[2] for words in told_by(found.svg)}) == 1
+
+
+def test_marks_of_one_rule_stay_where_they_are(record, tmp_path):
+    found = acceptance.draw(study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0)))
+    one, two = across(found.svg)
+    assert one == two
+    assert found.note == ""
+
+
+def test_marks_are_moved_no_farther_than_two_sizes():
+    points = [(0.5, 0.5)] * 7
+    assert sideways(points, list("abcdefg"), 0.01) == pytest.approx([0, 0.01, -0.01, 0.02, -0.02, 0, 0])
+    assert sideways([(0.5, 0.5), (0.5, 0.508), (0.508, 0.5)], list("abc"), 0.01) == [0, 0, 0]
+
+
 def test_seeds_are_pooled_and_runs_without_a_closed_form_are_named(record, tmp_path):
     missing = {"rule": "gumbel", "diagnostics.closed_forms.expected_acceptance": None}
     study = study_of(record, tmp_path, {"summary": {"seed": 1}}, {"summary": {"seed": 2}}, {"summary": missing})
@@ -311,6 +342,35 @@ def test_the_scoreboard_is_weighted_by_rounds(record, tmp_path):
     assert float(found.rows[-1][4]) == pytest.approx(math.hypot(10 * 0.3, 30 * 0.1) / 40, abs=5e-5)
 
 
+def test_the_scoreboard_keeps_a_rules_own_keys_apart(record, tmp_path):
+    def board(rule, seed, mean, **own):
+        entry = {"mean_accepted_len": mean, "difference": 0.0, "standard_error": 0.0}
+        summary = {"rule": rule, "seed": seed, "diagnostics.scoreboard": {rule: entry, "other": entry}}
+        return {"summary": summary, "started": {"config.acceptance": {"name": rule, **own}, "config.seed": seed}}
+
+    arms = [board("lenient", seed, scale, lenience=scale) for scale in (0.5, 1.0) for seed in (0, 1)]
+    found = scoreboard.draw(study_of(record, tmp_path, *arms, board("stochastic", 0, 2.0)))
+    rules = ["stochastic", "lenient (lenience=0.5)", "lenient (lenience=1.0)"]
+    assert [entry.words for entry in found.legend] == [f"on blocks of {rule}" for rule in rules]
+    assert len({entry.shape for entry in found.legend}) == len({entry.series for entry in found.legend}) == 3
+    assert [row[2] for row in found.rows if row[1] == "other"] == ["2.0000", "0.5000", "1.0000"]
+    assert sum(words.endswith("the rule that ran") for words in told_by(found.svg)) == 3
+
+
+def test_a_scoreboard_says_how_much_it_leaves_out(record, tmp_path):
+    arms = [{"started": {"config.acceptance": {"name": "lenient", "lenience": place}}} for place in range(14)]
+    found = scoreboard.draw(study_of(record, tmp_path, *arms))
+    assert len(found.legend) == 12
+    assert "2 more are not drawn." in found.note
+
+
+def test_rules_that_ship_keep_their_looks_and_others_have_their_own():
+    looks = {rule: key[1:] for rule, key in series(["first", "block", "second", "stochastic"]).items()}
+    assert list(looks) == ["stochastic", "block", "first", "second"]
+    assert (looks["stochastic"], looks["block"]) == ((0, "o"), (1, "s"))
+    assert len(set(looks.values())) == 4
+
+
 def plain_arm(seed, speed):
     changes = {"rule": "plain", "seed": seed, "diagnostics.throughput.tokens_per_s": speed, "positions_tested": 0}
     return {"summary": {**changes, "accepted": 0}, "started": {"config.drafting.name": "none", "config.drafter": {}}}
@@ -395,6 +455,30 @@ def test_a_recorded_distortion_is_drawn_as_it_is(record, tmp_path):
     assert "distortion 0.400" in told_by(found.svg)[0]
 
 
+def lenient(*leniences, **more):
+    own = [{"config.acceptance": {"name": "lenient", "lenience": lenience, **more}} for lenience in leniences]
+    return [lossy(0.7 + 0.035 * place, 0.65) | {"started": started} for place, started in enumerate(own)]
+
+
+def test_marks_of_one_rule_are_named_by_what_tells_them_apart(record, tmp_path):
+    other = {"summary": lossy(0.7, 0.5)["summary"] | {"rule": "other"}}
+    found = distortion.draw(study_of(record, tmp_path, *lenient(0.3, 0.5, 1.0), other))
+    named = re.findall(r">(lenience=[^<]*)<", found.svg)
+    assert named == ["lenience=0.3", "lenience=0.5", "lenience=1.0"]
+
+
+def test_long_names_of_marks_are_values_alone(record, tmp_path):
+    first, second, third = lenient(0.3, 0.5, 0.3)
+    third["started"]["config.sampler.temperature.value"] = 0.25
+    found = distortion.draw(study_of(record, tmp_path, first, second, third))
+    assert re.findall(r">([\d.]+, [\d.]+)<", found.svg) == ["1.0, 0.3", "1.0, 0.5", "0.25, 0.3"]
+
+
+def test_many_marks_have_no_names(record, tmp_path):
+    found = distortion.draw(study_of(record, tmp_path, *lenient(*range(distortion._MOST_LABELS + 1))))
+    assert "lenience=" not in found.svg
+
+
 # --- texts ------------------------------------------------------------------------------------------------------
 
 
@@ -472,6 +556,18 @@ def test_the_head_counts_verdicts_as_the_table_does(record, tmp_path, runs, told
     assert (verdict.value, verdict.words) == told
 
 
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        (["2026-11-30"] * 2, "; made on 2026-11-30"),
+        (["2026-12-01", "2026-11-30"], "; made from 2026-11-30 to 2026-12-01"),
+    ],
+)
+def test_the_head_tells_a_day_from_a_source(record, tmp_path, days, told):
+    study = study_of(record, tmp_path, *({"started": {"timestamp": f"{day}T12:00:00Z"}} for day in days))
+    assert f"{tmp_path}{told}" in Page(page.html(study)).words
+
+
 def test_the_table_has_what_tells_runs_apart_and_sorts_by_exact_values(record, tmp_path):
     study = study_of(record, tmp_path, at_temperature(0.5), at_temperature(1.0, log10_e_value="inf", verdict="failed"))
     columns = {column.name: column for column in sheet.sheet(study)}
@@ -521,6 +617,17 @@ def test_a_rules_own_keys_are_told_where_its_runs_differ_in_them(record, tmp_pat
     assert {"acceptance", "strict"}.isdisjoint(columns)
     told_of = [row[:2] for row in acceptance.draw(study).rows]
     assert told_of == [("lossy", "scale 0.5"), ("lossy", "scale 1.0"), ("other", "scale null")]
+
+
+def test_lists_are_told_by_the_part_in_which_they_differ(record, tmp_path):
+    orders = [["temperature", "top_k"], ["top_k", "temperature"]]
+    kept = [{"config.sampler.order": ["a long beginning of", *order]} for order in orders]
+    study = study_of(record, tmp_path, *({"started": started} for started in kept))
+    columns = {column.name: column for column in sheet.sheet(study)}
+    told_of = ["… temperature, top_k", "… top_k, temperature"]
+    assert [cell.text for cell in columns["order"].cells] == told_of
+    assert list(columns["order"].choices) == told_of
+    assert [row[1] for row in acceptance.draw(study).rows] == [f"order {one}" for one in told_of]
 
 
 def test_what_was_run_is_told(record, tmp_path):

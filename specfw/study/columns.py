@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 from specfw.study.gathered import Leaf, Run
@@ -11,6 +12,8 @@ RULE = "acceptance."
 _ASKED_FOR = f"{RULE}name"
 _DRAFT = "draft_sampler."
 _NO_NAMES = ("value", "name", "path")
+_TRIED = 12
+"""Keys of which every choice is tried; of more those of most values."""
 
 
 def varying(runs: Sequence[Run]) -> tuple[str, ...]:
@@ -38,11 +41,27 @@ def telling(runs: Sequence[Run], keys: Sequence[str]) -> tuple[str, ...]:
     """Those of `keys` that divide the runs in a way that no key before them does."""
     found: dict[tuple[int, ...], str] = {}
     for key in keys:
-        groups: dict[Any, int] = {}
-        divided = tuple(groups.setdefault(same(run.settings.get(key)), len(groups)) for run in runs)
-        if len(groups) > 1:
+        divided = _divided(runs, key)
+        if any(divided):
             found.setdefault(divided, key)
     return tuple(found.values())
+
+
+def most_telling(runs: Sequence[Run], keys: Sequence[str], most: int) -> tuple[str, ...]:
+    """At most `most` of `keys`: the first choice of them that, with the rule that ran, leaves fewest runs alike."""
+    if len(keys) <= most:
+        return tuple(keys)
+    rules = [run.row.rule for run in runs]
+    groups = {key: _divided(runs, key) for key in keys}
+    widest = sorted(keys, key=lambda key: -max(groups[key]))[:_TRIED]
+    choices = combinations([key for key in keys if key in widest], most)
+    return max(choices, key=lambda chosen: len(set(zip(rules, *(groups[key] for key in chosen), strict=True))))
+
+
+def _divided(runs: Sequence[Run], key: str) -> tuple[int, ...]:
+    """A number for each run, equal where the value is."""
+    groups: dict[Any, int] = {}
+    return tuple(groups.setdefault(same(run.settings.get(key)), len(groups)) for run in runs)
 
 
 def beside_rule(runs: Sequence[Run], keys: Sequence[str]) -> tuple[str, ...]:

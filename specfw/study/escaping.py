@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-_PLAIN = re.compile(r"[\w.,;:+=/ ()%'-]+", re.ASCII)
+_PLAIN = re.compile(r"[\w.,;:+=/ ()%'…-]+", re.ASCII)
 _ACTIVE = re.compile(r"[&<>\\`*_\[\]|~$#!:@{}^]|(?<=www)\.", re.IGNORECASE)
 _WORD = re.compile(r"[\w.-]*/[\w./-]*|(?!(?:null|true|false|inf|nan)$)[a-z][\w.-]*", re.ASCII | re.IGNORECASE)
 _FORMULA = ("=", "+", "-", "@")

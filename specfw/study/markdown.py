@@ -9,7 +9,7 @@ from specfw.study.gathered import Run, Study
 from specfw.study.tables import Cell, Table, checks, claims, lengths, others, pooled
 from specfw.study.values import at
 
-_WIDTH, _WIDE = 60, 200
+_WIDTH, _LISTED, _WIDE = 60, 120, 200
 _WORD = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _SEVERAL = 3
 PACKAGES = ("specfw", "mlx", "mlx-lm", "hydra-core", "numpy", "scipy", "python")
@@ -107,4 +107,6 @@ def _heading(head: str | Cell) -> str:
 
 
 def _cell(cell: str | Cell) -> str:
-    return cell if isinstance(cell, str) else markdown(shortened(one_line(cell.text), _WIDTH))
+    if isinstance(cell, str):
+        return cell
+    return markdown(shortened(one_line(cell.text), _LISTED if cell.listed else _WIDTH))

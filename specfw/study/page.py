@@ -131,7 +131,7 @@ def _title(study: Study) -> str:
 def _summary(study: Study) -> str:
     """The sources, and when the runs were started."""
     days = sorted({run.row.started[:10] for run in study.runs if run.row.started})
-    when = f", {days[0]}" if len(days) == 1 else f", {days[0]} to {days[-1]}" if days else ""
+    when = f"; made on {days[0]}" if len(days) == 1 else f"; made from {days[0]} to {days[-1]}" if days else ""
     return f"{', '.join(study.sources)}{when}"
 
 

@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from specfw.study.columns import beside_rule, short, shown
+from specfw.study.columns import beside_rule, short
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.figure import ABSENT, digits
 from specfw.study.gathered import Leaf, Row, Run, Study
+from specfw.study.lists import beside, parts
 
 _LONGEST = 80
 _MOST_CHOICES = 24
@@ -50,7 +51,7 @@ def sheet(study: Study) -> tuple[Column, ...]:
     verdicts = [_VERDICTS.get(row.standing, row.standing) for row in rows]
     measured, *numbers = (_numbers(name, *how, study.runs) for name, how in _NUMBERS.items())
     columns = [
-        Column("run", "the folder", numeric=False, cells=tuple(Cell(_text(run.name)) for run in study.runs)),
+        Column("run", "the folder", numeric=False, cells=tuple(Cell(one_line(run.name)) for run in study.runs)),
         _chosen("rule", "", [row.rule for row in rows]),
         _chosen("verdict", "whether the run follows its law", verdicts),
         measured,
@@ -109,7 +110,8 @@ def _chosen(name: str, words: str, texts: list[str]) -> Column:
 
 
 def _configured(name: str, values: list[Leaf]) -> Column:
-    texts = [ABSENT if value is None else _text(shown(value)) for value in values]
+    known = parts(values)
+    texts = [ABSENT if value is None else _text(beside(value, known)) for value in values]
     sortable = [_sortable(repr(value)) if _is_number(value) else None for value in values]
     numeric = all(value is None or number is not None for value, number in zip(values, sortable, strict=True))
     return Column(name, "of the configuration", numeric, tuple(map(Cell, texts, sortable)), _choices(texts))

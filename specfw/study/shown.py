@@ -8,8 +8,10 @@ from specfw.study.escaping import one_line, shortened
 from specfw.study.gathered import Study
 from specfw.study.tables import Cell, Table, checks, others, pooled
 
+from rich.console import Console
+
 _LOG_WIDTH = 160
-_ROWS, _KEYS, _PROBLEMS, _CELL, _NAME = 40, 4, 10, 32, 120
+_ROWS, _KEYS, _PROBLEMS, _CELL, _LISTED, _NAME, _NAMED = 40, 4, 10, 32, 100, 120, 12
 
 
 def line(study: Study) -> str:
@@ -22,10 +24,13 @@ def line(study: Study) -> str:
 def show(study: Study, files: Sequence[Path]) -> None:
     """Print the tables, what is not in them, and where everything is."""
     console = on_stderr(_LOG_WIDTH)
-    for one in (*([checks(pooled(study, _KEYS))] if study.runs else []), *others(study)):
-        console.print(table([_plain(cell) for cell in one.head], list(_rows(one))))
-        if len(one.rows) > _ROWS:
-            console.print(f"{len(one.rows) - _ROWS} more rows in the files", soft_wrap=True)
+    if study.runs:
+        found = pooled(study, _KEYS)
+        _print(console, checks(found))
+        if found.left_out:
+            console.print(f"not shown: {_named(found.left_out)}", soft_wrap=True)
+    for one in others(study):
+        _print(console, one)
     for problem in study.problems[:_PROBLEMS]:
         console.print(f"{shortened(one_line(problem.name), _NAME)}: {problem.sentence}", soft_wrap=True)
     if len(study.problems) > _PROBLEMS:
@@ -34,10 +39,23 @@ def show(study: Study, files: Sequence[Path]) -> None:
         console.print(f"report: {path}", soft_wrap=True)
 
 
+def _print(console: Console, one: Table) -> None:
+    console.print(table([_plain(cell) for cell in one.head], list(_rows(one))))
+    if len(one.rows) > _ROWS:
+        console.print(f"{len(one.rows) - _ROWS} more rows in the files", soft_wrap=True)
+
+
+def _named(keys: Sequence[Cell]) -> str:
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return ", ".join(map(_plain, keys[:_NAMED])) + more
+
+
 def _rows(one: Table) -> Iterator[list[str]]:
     for row in one.rows[:_ROWS]:
         yield [_plain(cell) for cell in row]
 
 
 def _plain(cell: str | Cell) -> str:
-    return shortened(one_line(cell.text), _CELL) if isinstance(cell, Cell) else cell
+    if isinstance(cell, str):
+        return cell
+    return shortened(one_line(cell.text), _LISTED if cell.listed else _CELL)

@@ -1,11 +1,12 @@
 """The tables of a study in words: what pooled runs measured beside their closed forms, and the other records."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import RULE, same, short, shown, telling
+from specfw.study.columns import RULE, most_telling, same, short, telling
 from specfw.study.gathered import Interval, Leaf, Other, Study
+from specfw.study.lists import Parts, beside, parts
 from specfw.study.pooling import Pool, pools
 from specfw.study.values import LARGE
 
@@ -14,9 +15,15 @@ NOTHING = "-"
 
 
 class Cell(NamedTuple):
-    """A text of a record, which is escaped before it is shown; our own numbers and words are plain strings."""
+    """A text of a record, which is escaped before it is shown; our own numbers and words are plain strings.
+
+    Attributes:
+        text: as it was found.
+        listed: whether it is a list, which is told by its end as well and is cut late.
+    """
 
     text: str
+    listed: bool = False
 
 
 class Table(NamedTuple):
@@ -39,11 +46,13 @@ class Line(NamedTuple):
     Attributes:
         pool: the runs.
         place: what tells them from runs of other configurations, but for the rule.
+        words: the place in words.
         rule: the rule's id, with its keys and the name it was asked for by where runs differ in them.
     """
 
     pool: Pool
     place: tuple[Leaf, ...]
+    words: tuple[str | Cell, ...]
     rule: str
 
 
@@ -54,11 +63,13 @@ class Pooled(NamedTuple):
         keys: dotted keys of the places.
         head: their short names.
         lines: by place, then rule.
+        left_out: short names of keys that tell pools apart too, and for which there was no room.
     """
 
     keys: tuple[str, ...]
     head: tuple[Cell, ...]
     lines: tuple[Line, ...]
+    left_out: tuple[Cell, ...] = ()
 
 
 def pooled(study: Study, most_keys: int | None = None) -> Pooled:
@@ -70,15 +81,22 @@ def pooled(study: Study, most_keys: int | None = None) -> Pooled:
     """
     found = pools(study.runs)
     heads = [pool.runs[0] for pool in found]
-    keys = telling(heads, [key for key in study.varying if not key.startswith(RULE)])[:most_keys]
+    apart = telling(heads, [key for key in study.varying if not key.startswith(RULE)])
+    keys = most_telling(heads, apart, len(apart) if most_keys is None else most_keys)
     own = [key for key in study.varying if key.startswith(RULE)]
     differing = {pool.rule: telling([head for head in heads if head.row.rule == pool.rule], own) for pool in found}
-    lines = [
-        Line(pool, tuple(pool.settings.get(key) for key in keys), _rule(pool, differing[pool.rule])) for pool in found
-    ]
-    names = short(keys)
+    known = {key: parts(run.settings.get(key) for run in study.runs) for key in (*keys, *own)}
+    lines = [_line(pool, keys, differing[pool.rule], known) for pool in found]
+    names = {key: Cell(name) for key, name in short(apart).items()}
     ordered = sorted(lines, key=lambda line: ([_order(value) for value in line.place], line.rule))
-    return Pooled(keys, tuple(Cell(names[key]) for key in keys), tuple(ordered))
+    left_out = tuple(names[key] for key in apart if key not in keys)
+    return Pooled(keys, tuple(names[key] for key in keys), tuple(ordered), left_out)
+
+
+def _line(pool: Pool, keys: Sequence[str], own: Sequence[str], known: Mapping[str, Parts]) -> Line:
+    place = tuple(pool.settings.get(key) for key in keys)
+    words = tuple(_value(value, known[key]) for key, value in zip(keys, place, strict=True))
+    return Line(pool, place, words, _rule(pool, own, known))
 
 
 def claims(found: Pooled) -> Table:
@@ -94,7 +112,7 @@ def claims(found: Pooled) -> Table:
         ratio = sum_min / sum_prod if sum_min is not None and sum_prod else None
         measured = {line.rule: line.pool.measured for line in here}
         forms = (_number(sum_min, 3), _number(sum_prod, 3), _number(ratio, 1))
-        rows.append((*map(_value, here[0].place), *forms, *(_number(measured.get(rule), 3) for rule in rules)))
+        rows.append((*here[0].words, *forms, *(_number(measured.get(rule), 3) for rule in rules)))
     head: tuple[str | Cell, ...] = (*found.head, "sum_min", "sum_prod", "ratio", *map(Cell, rules))
     return Table("What was claimed and what was measured", head, tuple(rows))
 
@@ -108,7 +126,7 @@ def checks(found: Pooled) -> Table:
     """One row a configuration and rule: measured acceptance on its own closed form."""
     rows = tuple(
         (
-            *map(_value, line.place),
+            *line.words,
             Cell(line.rule),
             *_counts(line.pool),
             _number(line.pool.measured, 4),
@@ -134,7 +152,7 @@ def lengths(found: Pooled) -> Table:
     """One row a configuration and rule: accepted lengths, speed, and what a lossy rule costs."""
     rows = tuple(
         (
-            *map(_value, line.place),
+            *line.words,
             Cell(line.rule),
             _number(line.pool.mean("mean_accepted_len", by="rounds"), 3),
             _number(line.pool.mean("mean_tokens_per_round", by="rounds"), 3),
@@ -170,11 +188,11 @@ def _other(other: Other) -> tuple[str | Cell, ...]:
 def _fact(value: Leaf) -> str | Cell:
     if isinstance(value, float):
         return f"{value:.3g}"
-    return NOTHING if value is None else _value(value)
+    return NOTHING if value is None else _value(value, {})
 
 
-def _rule(pool: Pool, keys: Sequence[str]) -> str:
-    own = [f"{key.removeprefix(RULE)}={shown(pool.settings.get(key))}" for key in keys]
+def _rule(pool: Pool, keys: Sequence[str], known: Mapping[str, Parts]) -> str:
+    own = [f"{key.removeprefix(RULE)}={beside(pool.settings.get(key), known[key])}" for key in keys]
     return f"{pool.rule} ({', '.join(own)})" if own else pool.rule
 
 
@@ -194,9 +212,9 @@ def _order(value: Leaf) -> tuple[Any, ...]:
     return (2, value) if isinstance(value, str) else (1, same(value)[1])
 
 
-def _value(value: Leaf) -> str | Cell:
+def _value(value: Leaf, known: Parts) -> str | Cell:
     ordinary = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGE
-    return str(value) if ordinary else Cell(shown(value))
+    return str(value) if ordinary else Cell(beside(value, known), value in known)
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -1,11 +1,14 @@
 """Measured acceptance against the rule's closed form: runs that follow their law lie on the diagonal."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from specfw.study.figures.apart import sideways
 from specfw.study.figures.canvas import CROWD, INK, MUTED, Key, canvas
 from specfw.study.figures.figure import (
     Figure,
+    Named,
     between,
     configured,
     cut,
@@ -27,16 +30,20 @@ LEAD = (
 _LEAST = 0.3
 """Length of the axes."""
 
+_MARK = 8.5 / 240
+"""Size of a mark, of the length of the axes."""
+
 WHY = "No run recorded the closed form of its rule; diagnostics.closed_forms.sorting=true records those that sort."
 
 
 class _Point(NamedTuple):
-    """A pool with numbers to draw."""
+    """A pool with numbers to draw, and how far from its closed form it stands for others to be seen."""
 
     pool: Pool
     expected: float
     measured: float
     half: float | None
+    moved: float = 0.0
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
@@ -46,7 +53,7 @@ class _Point(NamedTuple):
 def draw(study: Study) -> Figure:
     """The figure of a study."""
     pooled = pools(study.runs)
-    points = [point for pool in pooled if (point := _point(pool)) is not None]
+    points = _apart([point for pool in pooled if (point := _point(pool)) is not None])
     if not points:
         return Figure("acceptance", TITLE, LEAD, why=WHY)
     names, rules = differing(study, (point.pool for point in points)), series(point.pool.rule for point in points)
@@ -66,7 +73,7 @@ def draw(study: Study) -> Figure:
         legend=(*rules.values(), Key("closed form", None, "dashes")),
         head=("rule", "configuration", "measured", "95 % by its law", "closed form", "z"),
         rows=rows,
-        note=sentences(note, rest),
+        note=sentences(note, _MOVED if any(point.moved for point in points) else "", rest),
     )
 
 
@@ -81,7 +88,20 @@ def _point(pool: Pool) -> _Point | None:
     return _Point(pool, expected, measured, half)
 
 
-def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str]) -> str:
+_MOVED = "Marks that would hide those of another rule stand beside them; the numbers they tell are exact."
+
+
+def _apart(points: list[_Point]) -> list[_Point]:
+    """In a crowd every mark stays."""
+    if not 1 < len(points) <= CROWD:
+        return points
+    low, high = _limits(points)
+    kinds = [point.pool.rule for point in points]
+    moves = sideways([(point.expected, point.measured) for point in points], kinds, _MARK * (high - low))
+    return [point._replace(moved=move) for point, move in zip(points, moves, strict=True)]
+
+
+def _picture(points: list[_Point], rules: dict[str, Key], names: Sequence[Named]) -> str:
     with canvas("acceptance", 300) as sheet:
         axes = sheet.axes(x="closed form", y="measured")
         low, high = _limits(points)
@@ -91,7 +111,7 @@ def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str])
         for point in sorted(points, key=lambda one: one.pool.rule):
             key = rules[point.pool.rule]
             words = _words(point, configured(point.pool, names))
-            sheet.point(axes, (point.expected, point.measured), key, words, crowd=len(points))
+            sheet.point(axes, (point.expected + point.moved, point.measured), key, words, crowd=len(points))
         axes.set(xlim=(low, high), ylim=(low, high))
         share_ticks(axes.xaxis)
         share_ticks(axes.yaxis)
@@ -102,7 +122,9 @@ def _picture(points: list[_Point], rules: dict[str, Key], names: dict[str, str])
 def _bar(axes: Any, point: _Point, alpha: float) -> None:
     low, high = point.ends
     if low is not None and high is not None:
-        axes.vlines(point.expected, max(low, 0), min(high, 1), color=INK, linewidth=1.2, alpha=alpha, zorder=2)
+        axes.vlines(
+            point.expected + point.moved, max(low, 0), min(high, 1), color=INK, linewidth=1.2, alpha=alpha, zorder=2
+        )
 
 
 def _limits(points: list[_Point]) -> tuple[float, float]:

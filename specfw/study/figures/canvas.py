@@ -33,7 +33,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _MARK = "mark-"
 _NOT_OURS = r"(font-family|font|line-height|stroke-linejoin|stroke-linecap|stroke-dashoffset): [^;]*;?"
-_LONGEST_LABEL = 24
+LONGEST_LABEL = 24
 _SIZES = {"^": 10, "v": 10, "P": 10.5, "X": 10.5, "*": 12}
 """Of marks that look smaller than they are."""
 
@@ -80,7 +80,7 @@ def colour(series: int | None) -> str:
 def label(text: str) -> str:
     """A text of a record as a label: one short line of characters that the measuring font has."""
     plain = one_line(text).encode("ascii", "backslashreplace").decode()
-    return shortened(plain, _LONGEST_LABEL).replace("…", "..")
+    return shortened(plain, LONGEST_LABEL).replace("…", "..")
 
 
 class Key(NamedTuple):

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from specfw.study.columns import short, telling
+from specfw.study.columns import telling
 from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.canvas import Key, canvas, colour
-from specfw.study.figures.figure import Figure, configured, cut, differing, digits, sentences, share_ticks
+from specfw.study.figures.figure import Figure, configured, cut, differing, digits, named, sentences, share_ticks
 from specfw.study.gathered import PROMPTS, Run, Study
 from specfw.study.pooling import Pool, pools
 from specfw.study.values import LARGE
@@ -71,7 +71,7 @@ def _pair(run: Run) -> str:
 def _names(study: Study, runs: Sequence[Run]) -> list[str]:
     """What tells pairs apart, each by one of its runs, which is named where only the weights differ."""
     keys = telling(runs, [key for key in study.varying if key.startswith(_PAIR)])
-    names = short(keys)
+    names = named(study, keys)
     told = [configured(Pool("", run.settings, (run,)), names) for run in runs]
     alike = {words for words in told if told.count(words) > 1}
     where = [f"models of {shortened(one_line(run.name), 60)}" for run in runs]
@@ -83,7 +83,7 @@ def _figure(study: Study, runs: Sequence[Run], place: int) -> Figure:
     found, key = _temperatures(runs), f"closed-forms-{place}"
     legend = [entry for name, entry in FORMS.items() if any(at.values[name] is not None for at in found)]
     names = differing(study, [Pool("", {}, tuple(runs))])
-    pooled = [name for path, name in names.items() if path != TEMPERATURE and not path.startswith(_PAIR)]
+    pooled = [one.name for one in names if one.key != TEMPERATURE and not one.key.startswith(_PAIR)]
     over = f"Pooled over {', '.join(['rule', 'seed', *pooled])}, weighted by tested draft tokens."
     rows, rest = cut([_row(at) for at in found])
     return Figure(

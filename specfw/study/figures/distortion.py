@@ -7,12 +7,24 @@ first position of a round, and drawn. Of another only a lower bound is known, ac
 front: the truth is there or right of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from specfw.study.figures.apart import Box, name_marks
 from specfw.study.figures.canvas import INK, MUTED, Key, canvas, colour
-from specfw.study.figures.figure import Figure, configured, cut, differing, digits, sentences, series, share_ticks
-from specfw.study.gathered import Study
+from specfw.study.figures.figure import (
+    Figure,
+    Named,
+    briefly,
+    configured,
+    cut,
+    differing,
+    digits,
+    sentences,
+    series,
+    share_ticks,
+)
+from specfw.study.gathered import Interval, Study
 from specfw.study.intervals import wilson
 from specfw.study.pooling import Pool, pools
 
@@ -21,7 +33,9 @@ LEAD = (
     "How much a rule gains by leaving the target's distribution. No rule stands left of the dashed front, which starts "
     "at sum_min, the most a lossless rule can accept. An arrow marks a lower bound: the distortion is there or beyond."
 )
-_MOST_FRONTS = 6
+_MOST_FRONTS, _MOST_LABELS = 6, 8
+_ARROW = 0.12
+"""Length of arrows, of the largest distortion."""
 
 
 class Lossy(NamedTuple):
@@ -80,7 +94,7 @@ def _point(pool: Pool) -> Lossy | None:
     return Lossy(pool, accepted, sum_min, bound if recorded is None else recorded, exact=recorded is not None)
 
 
-def _picture(points: Sequence[Lossy], rules: dict[str, Key], names: dict[str, str]) -> str:
+def _picture(points: Sequence[Lossy], rules: dict[str, Key], names: Sequence[Named]) -> str:
     with canvas("distortion", 290) as sheet:
         axes = sheet.axes(x="distortion (total variation from the target)", y="acceptance, first position")
         for sum_min in sorted({round(point.sum_min, 3) for point in points})[:_MOST_FRONTS]:
@@ -93,15 +107,31 @@ def _picture(points: Sequence[Lossy], rules: dict[str, Key], names: dict[str, st
         axes.set_ylim(max(low - 0.08, 0), 1.02)
         share_ticks(axes.xaxis)
         share_ticks(axes.yaxis)
+        if len(points) <= _MOST_LABELS:
+            marks = [(point.distortion, point.accepted) for point in points]
+            name_marks(axes, marks, briefly([point.pool for point in points], names), list(_lines(points, reach)))
         return sheet.svg(TITLE)
 
 
+def _lines(points: Sequence[Lossy], reach: float) -> Iterator[Box]:
+    """What is drawn of the marks beside themselves: intervals and arrows."""
+    for point in points:
+        if (bar := _interval(point)) is not None:
+            yield Box(point.distortion, bar.low, point.distortion, bar.high)
+        if not point.exact:
+            yield Box(point.distortion, point.accepted, point.distortion + (_ARROW + 0.02) * reach, point.accepted)
+
+
+def _interval(point: Lossy) -> Interval | None:
+    return wilson(round(point.accepted * point.rounds), point.rounds)
+
+
 def _mark(sheet: Any, axes: Any, point: Lossy, reach: float, key: Key, configuration: str) -> None:
-    interval = wilson(round(point.accepted * point.rounds), point.rounds)
+    interval = _interval(point)
     if interval is not None:
         axes.vlines(point.distortion, interval.low, interval.high, color=INK, linewidth=1.2, alpha=0.55)
     if not point.exact:
-        tip = point.distortion + 0.12 * reach
+        tip = point.distortion + _ARROW * reach
         axes.hlines(point.accepted, point.distortion, tip, color=colour(key.series), linewidth=1.2)
         axes.plot([tip], [point.accepted], ">", color=colour(key.series), markersize=4)
     named = ", ".join(part for part in (point.pool.rule, configuration) if part)

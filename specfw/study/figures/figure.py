@@ -1,19 +1,20 @@
 """What a figure is on the page: a picture with its key, how it is read, and its numbers as a table."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import beside_rule, shown
+from specfw.study.columns import beside_rule
 from specfw.study.columns import short as short_names
 from specfw.study.escaping import one_line, shortened
-from specfw.study.figures.canvas import Key
+from specfw.study.figures.canvas import LONGEST_LABEL, Key
 from specfw.study.gathered import Study
+from specfw.study.lists import Parts, beside, parts
 from specfw.study.pooling import Pool
 
 _ORDER = ("stochastic", "block", "sampler-match", "gumbel", "greedy-argmax", "argmax-against-argmax", "plain")
 _SHAPES = "os^DvPX*"
-_LONGEST_VALUE = 60
+_LONGEST_VALUE = 80
 ABSENT, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 MOST_ROWS = 40
 """Rows of a figure's own table; the table of runs has all."""
@@ -45,31 +46,63 @@ class Figure(NamedTuple):
     note: str = ""
 
 
+class Named(NamedTuple):
+    """A key of the configuration as figures call it.
+
+    Attributes:
+        key: dotted.
+        name: its short name.
+        parts: what stands for its lists.
+    """
+
+    key: str
+    name: str
+    parts: Parts
+
+
 def series(rules: Iterable[str]) -> dict[str, Key]:
-    """Colour and shape of every rule: those that ship have always the same, others follow."""
+    """Colour and shape of every rule: those that ship have always the same, others what these leave."""
     known = dict.fromkeys(rules)
-    others = [rule for rule in known if rule not in _ORDER]
-    places = {rule: place for place, rule in enumerate((*_ORDER, *others))}
-    return {
-        rule: Key(rule, places[rule] % len(_SHAPES), _SHAPES[places[rule] % len(_SHAPES)])
-        for rule in sorted(known, key=places.__getitem__)
-    }
+    places = {rule: place for place, rule in enumerate(_ORDER) if rule in known}
+    looks = (*range(len(_ORDER), len(_SHAPES)), *range(len(_ORDER)))
+    free = [place for place in looks if place not in places.values()]
+    others = (rule for rule in known if rule not in _ORDER)
+    places |= {rule: free[number % len(free)] for number, rule in enumerate(others)}
+    return {rule: Key(rule, place, _SHAPES[place]) for rule, place in places.items()}
 
 
-def differing(study: Study, drawn: Iterable[Pool]) -> dict[str, str]:
-    """Keys that tell the runs of these pools apart beside the rule and the seed, each with its short name."""
-    runs = [run for pool in drawn for run in pool.runs]
-    return {key: one_line(name) for key, name in short_names(beside_rule(runs, study.varying)).items()}
+def differing(study: Study, drawn: Iterable[Pool]) -> tuple[Named, ...]:
+    """Keys that tell the runs of these pools apart beside the rule and the seed."""
+    return named(study, beside_rule([run for pool in drawn for run in pool.runs], study.varying))
 
 
-def configured(pool: Pool, names: Mapping[str, str]) -> str:
+def named(study: Study, keys: Sequence[str]) -> tuple[Named, ...]:
+    """Keys with their short names, and their lists as they differ in the study."""
+    return tuple(
+        Named(key, one_line(name), parts(run.settings.get(key) for run in study.runs))
+        for key, name in short_names(keys).items()
+    )
+
+
+def configured(pool: Pool, names: Iterable[Named]) -> str:
     """The configuration of a pool in the keys that vary: `temperature 0.7, num_draft_tokens 4`."""
-    return ", ".join(f"{name} {value_of(pool, key)}" for key, name in names.items())
+    return ", ".join(f"{one.name} {value_of(pool, one)}" for one in names)
 
 
-def value_of(pool: Pool, key: str) -> str:
+def briefly(pools: Iterable[Pool], names: Sequence[Named]) -> list[str]:
+    """As labels of marks, without keys that a pool lacks: `temperature=0.7`, values alone where that is too long."""
+    kept = [
+        [(one.name, value_of(pool, one)) for one in names if pool.settings.get(one.key) is not None] for pool in pools
+    ]
+    full = [", ".join(f"{name}={value}" for name, value in pairs) for pairs in kept]
+    if max(map(len, full), default=0) <= LONGEST_LABEL:
+        return full
+    return [", ".join(value for _, value in pairs) for pairs in kept]
+
+
+def value_of(pool: Pool, one: Named) -> str:
     """A value of its configuration, one short line."""
-    return shortened(one_line(shown(pool.settings.get(key))), _LONGEST_VALUE)
+    return shortened(one_line(beside(pool.settings.get(one.key), one.parts)), _LONGEST_VALUE)
 
 
 def digits(value: float | None, places: int = 4) -> str:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from specfw.study.escaping import one_line, shortened
 from specfw.study.figures.canvas import GRID, INK, Key, canvas, label
 from specfw.study.figures.figure import Figure, cut, digits, sentences, series, share_ticks
 from specfw.study.gathered import Run, Study
 from specfw.study.intervals import NORMAL
-from specfw.study.pooling import pools
+from specfw.study.tables import pooled
 from specfw.study.values import at, number
 
 TITLE = "Scoreboard: other rules on the same blocks"
@@ -18,7 +19,7 @@ LEAD = (
     "difference from the rule that ran."
 )
 CEILING = "joint_ceiling"
-_MOST_RULES, _MOST_ROWS = 12, 12
+_MOST_RULES, _MOST_ROWS, _LONGEST = 12, 12, 80
 
 
 class Score(NamedTuple):
@@ -38,9 +39,11 @@ class Score(NamedTuple):
 def draw(study: Study) -> Figure:
     """The figure of a study."""
     groups: dict[str, list[Run]] = {}
-    for pool in pools(study.runs):
-        groups.setdefault(pool.rule, []).extend(pool.runs)
-    scored = {rule: scores for rule in list(series(groups))[:_MOST_ROWS] if (scores := _pooled(groups[rule]))}
+    for line in pooled(study).lines:
+        groups.setdefault(line.rule, []).extend(line.pool.runs)
+    having = {rule: scores for rule in series(groups) if (scores := _pooled(groups[rule]))}
+    scored = dict(list(having.items())[:_MOST_ROWS])
+    left = f"{len(having) - len(scored)} more are not drawn." if len(having) > len(scored) else ""
     if not scored:
         why = "There is none for plain decoding, a greedy target, or a run without diagnostics.scoreboard."
         return Figure("scoreboard", TITLE, LEAD, why=why)
@@ -48,16 +51,20 @@ def draw(study: Study) -> Figure:
     names = [*named, *([CEILING] if any(CEILING in scores for scores in scored.values()) else [])]
     rules = series(scored)
     rows, rest = cut([_row(own, name, scored[own][name]) for own in scored for name in names if name in scored[own]])
-    many = "A rule's runs are pooled over configurations and seeds, weighted by rounds." if len(study.runs) > 1 else ""
+    many = (
+        "A rule's runs are pooled over seeds and all but its own keys, weighted by rounds."
+        if len(study.runs) > 1
+        else ""
+    )
     return Figure(
         key="scoreboard",
         title=TITLE,
         lead=LEAD,
-        svg=_picture(scored, names, rules),
-        legend=tuple(key._replace(words=f"on blocks of {rule}") for rule, key in rules.items()),
+        svg=_picture(scored, names, {own: (groups[own][0].row.rule, key) for own, key in rules.items()}),
+        legend=tuple(key._replace(words=f"on blocks of {_brief(rule)}") for rule, key in rules.items()),
         head=("blocks of", "rule", "accepted a round", "difference", "standard error"),
         rows=rows,
-        note=sentences(many, rest),
+        note=sentences(many, left, rest),
     )
 
 
@@ -98,14 +105,17 @@ def _board(run: Run) -> dict[str, Score]:
 _ENTRIES = ("mean_accepted_len", "difference", "standard_error")
 
 
-def _picture(scored: Mapping[str, Mapping[str, Score]], names: Sequence[str], rules: Mapping[str, Key]) -> str:
+def _picture(
+    scored: Mapping[str, Mapping[str, Score]], names: Sequence[str], rules: Mapping[str, tuple[str, Key]]
+) -> str:
+    """`rules` are, for each whose blocks they are, its id and its key."""
     step = 0.72 / len(scored)
     with canvas("scoreboard", 62 + len(names) * max(26, 11 * len(scored))) as sheet:
         axes = sheet.axes(x="accepted draft tokens a round")
         for lane, (own, scores) in enumerate(scored.items()):
             for name, score in scores.items():
                 height = names.index(name) + (lane - (len(scored) - 1) / 2) * step
-                _mark(sheet, axes, own, name, score, height, rules[own])
+                _mark(sheet, axes, own, name, score, height, *rules[own])
         axes.set_yticks(range(len(names)), [label(name.replace("_", " ")) for name in names])
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(left=0)
@@ -117,14 +127,19 @@ def _picture(scored: Mapping[str, Mapping[str, Score]], names: Sequence[str], ru
         return sheet.svg(TITLE)
 
 
-def _mark(sheet: Any, axes: Any, own: str, name: str, score: Score, height: float, key: Key) -> None:
+def _mark(sheet: Any, axes: Any, own: str, name: str, score: Score, height: float, rule: str, key: Key) -> None:
     spread = NORMAL * (score.error or 0)
     axes.hlines(height, max(score.mean - spread, 0), score.mean + spread, color=INK, linewidth=1.3, alpha=0.6, zorder=2)
     sign = "+" if score.difference >= 0 else ""
-    beside = "the rule that ran" if name == own else f"{sign}{digits(score.difference, 3)} against {own}"
-    words = f"{name} on blocks of {own}: {digits(score.mean, 3)} accepted a round, {beside}"
+    beside = "the rule that ran" if name == rule else f"{sign}{digits(score.difference, 3)} against {_brief(own)}"
+    words = f"{name} on blocks of {_brief(own)}: {digits(score.mean, 3)} accepted a round, {beside}"
     sheet.point(axes, (score.mean, height), key, words)
 
 
 def _row(own: str, name: str, score: Score) -> tuple[str, ...]:
-    return (own, name, digits(score.mean), digits(score.difference), digits(score.error))
+    return (_brief(own), name, digits(score.mean), digits(score.difference), digits(score.error))
+
+
+def _brief(rule: str) -> str:
+    """A rule with its own keys, whatever their values."""
+    return shortened(one_line(rule), _LONGEST)

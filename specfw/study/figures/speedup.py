@@ -113,7 +113,7 @@ def _runs(study: Study) -> Iterator[Ratio]:
     names = differing(study, (pool for pool, _ in compared))
     for pool, logs in compared:
         named = ", ".join(part for part in (pool.rule, configured(pool, names)) if part)
-        brief = ", ".join((pool.rule, *(value_of(pool, key) for key in names)))
+        brief = ", ".join((pool.rule, *(value_of(pool, one) for one in names)))
         yield Ratio(named, brief, "runs", *_mean(logs))
 
 
