@@ -4,6 +4,7 @@ import fcntl
 import gc
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -365,6 +366,29 @@ def test_what_has_finished_is_skipped_and_untouched(sweep, capsys):
     assert main([f"task.resume='{folder}'"]) == 0  # and when nothing is left
     assert "sweep: 0 finished, 0 failed, 3 finished before" in capsys.readouterr().err
     assert table(folder) == undisturbed
+
+
+def test_jobs_that_are_left_keep_their_numbers(does, sweep, capsys):
+    assert main(does("seed=range(8)")) == 0
+    for name in "126":
+        (sweep() / name / "job.json").unlink()
+    capsys.readouterr()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    err = capsys.readouterr().err
+    logged = dict(re.findall(r"\t#(\d+) : .*seed=(\d+)", err))
+    assert logged == {"1": "1", "2": "2", "6": "6"}
+    assert err.count("Launching") == 2  # 1 and 2 together
+
+
+def test_a_launcher_of_many_workers_is_given_all_that_is_left_at_once(does, sweep, monkeypatch, capsys):
+    assert main(does("seed=range(4)")) == 0
+    for name in "02":
+        (sweep() / name / "job.json").unlink()
+    monkeypatch.setattr(Jobs, "in_order", False)
+    capsys.readouterr()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert capsys.readouterr().err.count("Launching 2 jobs") == 1
+    assert [path.parent.name for path in sorted(sweep().rglob("job.json"))] == ["0", "1", "2", "3"]
 
 
 def test_the_same_words_go_on_as_well(sweep, capsys):

@@ -167,8 +167,9 @@ class _Overseer(Launcher):
         sys.stderr.write(f"specfw: {resuming.KEY}: {len(done)} of {len(jobs)} jobs have finished before\n")
         taken: set[Path] = set()
         left = [self._placed(job, own[job], finished, taken) for job in jobs if job not in done]
-        numbered = any("${hydra" in repr(plain(trees[job], self._jobs.words)) for job in jobs)
-        return consecutive(left) if numbered else [left] if left else []
+        # Hydra counts on from the first number of a launch, so only in runs of numbers is each job's its own
+        own_numbers = self._jobs.in_order or any("${hydra" in repr(plain(trees[job], self._jobs.words)) for job in jobs)
+        return consecutive(left) if own_numbers else [left] if left else []
 
     def _own_folder(self, tree: DictConfig) -> Path:
         """Where a job writes, which may be emptied before it runs again."""
