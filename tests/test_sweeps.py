@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 
 import specfw
-from specfw import registry
+from specfw import experiment, registry
 from specfw.__main__ import main
 from specfw.config import composing, overrides, resuming, running
 from specfw.config.course import Course
@@ -269,8 +269,45 @@ def test_a_check_that_failed_is_a_failed_job(does, sweep, capsys):
 def test_an_interrupt_counts_what_ran(does, sweep, capsys):
     assert main(does("task.bad=[2]", "task.kind=interrupt", "seed=0,1,2,3")) == 130
     err = capsys.readouterr().err
-    assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
+    assert f"specfw: sweep: 2 finished, 0 failed, 1 interrupted, 1 not run: {sweep()}\n" in err
     assert err.endswith("specfw: interrupted\n")
+
+
+def test_a_job_that_was_interrupted_is_counted_by_itself_and_runs_again(sweep, monkeypatch, capsys):
+    def interrupted(self, *arguments):
+        decode(self, *arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    decode = experiment._Run.decode
+    words = ["-m", *TOY, "seed=0,1,2", "acceptance=stochastic"]
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment._Run, "decode", interrupted)
+        assert main(words) == 130
+    err = capsys.readouterr().err
+    assert json.loads((sweep() / "0" / "summary.json").read_text())["interrupted"] is True
+    assert f"specfw: sweep: 0 finished, 0 failed, 1 interrupted, 2 not run: {sweep()}\n" in err
+    assert "specfw: to go on: " in err
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert f"specfw: sweep: 3 finished, 0 failed: {sweep()}\n" in capsys.readouterr().err
+    assert [numbers["interrupted"] for numbers, _ in table(sweep()).values()] == [False] * 3
+
+
+def test_the_last_job_that_an_interrupt_ends_leaves_something_to_go_on_with(does, sweep, capsys):
+    assert main(does("task.bad=[1]", "task.kind=interrupt", "seed=0,1")) == 130
+    err = capsys.readouterr().err
+    assert f"specfw: sweep: 1 finished, 0 failed, 1 interrupted: {sweep()}\n" in err
+    assert "specfw: to go on: " in err
+
+
+def test_a_job_that_finished_before_an_interrupt_reached_it_is_finished(does, sweep, monkeypatch, capsys):
+    def noted(folder, digest):
+        note(folder, digest)
+        signal.raise_signal(signal.SIGINT)
+
+    note = resuming.note_finished
+    monkeypatch.setattr(resuming, "note_finished", noted)
+    assert main(does("seed=0,1")) == 130
+    assert f"specfw: sweep: 1 finished, 0 failed, 1 not run: {sweep()}\n" in capsys.readouterr().err
 
 
 def test_a_signal_is_counted_once_whatever_becomes_of_it(does, sweep, monkeypatch, capsys):
@@ -283,7 +320,7 @@ def test_a_signal_is_counted_once_whatever_becomes_of_it(does, sweep, monkeypatc
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(does("task.bad=[2]", "task.kind=signal", "seed=0,1,2,3")) == 130
     err = capsys.readouterr().err
-    assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
+    assert f"specfw: sweep: 2 finished, 0 failed, 1 interrupted, 1 not run: {sweep()}\n" in err
     assert err.endswith("specfw: interrupted\n")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
@@ -483,7 +520,7 @@ def test_a_configuration_that_reads_its_jobs_number_keeps_it(sweep, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(running.CommandLineJob, "_run", lambda *_: signal.raise_signal(signal.SIGINT))
         assert main([f"task.resume='{sweep()}'"]) == 130
-    assert "sweep: 0 finished, 0 failed, 2 finished before, 2 not run" in capsys.readouterr().err
+    assert "sweep: 0 finished, 0 failed, 2 finished before, 1 interrupted, 1 not run" in capsys.readouterr().err
     assert main([f"task.resume='{sweep()}'"]) == 0
     assert "2 of 4 jobs" in capsys.readouterr().err
     assert table(sweep()) == undisturbed

@@ -12,7 +12,7 @@ from specfw import backend
 from specfw.config import resuming, running
 from specfw.config.composing import plain
 from specfw.config.course import Course
-from specfw.config.failures import JobError, described, interruptible, status
+from specfw.config.failures import JobError, JobInterrupt, described, interruptible, status
 from specfw.config.holding import held
 from specfw.config.jobs import Job, Jobs, consecutive
 from specfw.config.loading import JobsLoader
@@ -121,7 +121,9 @@ class _Overseer(Launcher):
         except BaseException as error:
             left = self._count_folders(jobs, error)
             if not isinstance(error, Exception):
-                course.unrun += len(left)
+                ended = isinstance(error, JobInterrupt) and error.folder.resolve() in map(Path.resolve, left)
+                course.interrupted += ended
+                course.unrun += len(left) - ended
                 raise
             if self._jobs.in_order and len(jobs) > 1:  # one that cannot be begun is found, and the others run
                 waiting.extendleft([job] for job in reversed(list(left.values())))
