@@ -499,6 +499,53 @@ def test_another_configuration_goes_beside_what_has_finished(sweep, monkeypatch,
     assert rules == {**dict.fromkeys("012", "sampler-match"), **dict.fromkeys(("0-2", "1-2", "2-2"), "stochastic")}
 
 
+def noted(folder):
+    return json.loads((folder / "sweep.json").read_text())["jobs"]
+
+
+def test_a_sweep_notes_how_many_records_it_will_have(does, sweep, monkeypatch, capsys):
+    words = [*does("task.bad=[1]", "task.kind=interrupt"), "seed=range(4)"]
+    assert main(words) == 130
+    assert noted(sweep()) == 4
+    assert main([f"task.resume='{sweep()}'"]) == 130
+    assert noted(sweep()) == 4
+    monkeypatch.setenv("MENDED", "1")
+    assert main([*words[:-1], "seed=range(5)", f"task.resume='{sweep()}'"]) == 0
+    assert noted(sweep()) == 5
+    assert main([*words[:-1], "seed=4,5", f"task.resume='{sweep()}'"]) == 0
+    assert noted(sweep()) == len(list(sweep().rglob("job.json"))) == 6  # with those that the words no longer name
+
+
+def test_a_sweep_in_batches_does_not_know_how_many_jobs_it_has(does, sweep):
+    assert main(does("seed=0,1,2", "hydra.sweeper.max_batch_size=2")) == 0
+    assert noted(sweep()) is None
+
+
+def test_a_report_tells_of_a_sweep_that_was_killed(sweep, monkeypatch, capsys):
+    class Killed(BaseException):
+        pass
+
+    def run(self, tree, folder):
+        if folder.name == "2":
+            raise Killed
+        return known(self, tree, folder)
+
+    known = running.CommandLineJob._run
+    with monkeypatch.context() as patched:
+        patched.setattr(running.CommandLineJob, "_run", run)
+        assert main(["-m", *TOY, "seed=range(5)"]) == 70
+    folder = sweep()
+    capsys.readouterr()
+    assert main(["task=report", f"task.source=['{folder}']"]) == 0
+    out, err = capsys.readouterr()
+    assert " problems=1\n" in out
+    assert f"sweep: 2 of 5 jobs have finished; to go on: {shlex.quote(f'task.resume={quoted(folder)}')}\n" in err
+    assert main([f"task.resume='{folder}'"]) == 0
+    capsys.readouterr()
+    assert main(["task=report", f"task.source=['{folder}']"]) == 0
+    assert " problems=0\n" in capsys.readouterr().out
+
+
 def test_equal_jobs_are_as_many_as_they_were(sweep, capsys):
     assert main(["-m", *TOY, "seed=0,0,1"]) == 0
     undisturbed = table(sweep())

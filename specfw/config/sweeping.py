@@ -103,7 +103,9 @@ class _Overseer(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         jobs = [Job(initial_job_idx + place, tuple(lines)) for place, lines in enumerate(job_overrides)]
         waiting = deque([jobs] if self._finished is None else self._left(jobs, self._finished))
-        resuming.note_begun(self._jobs.sweep, self._jobs.begun)
+        others = self._finished.others if self._finished else 0
+        known = len(jobs) + others if self._jobs.at_once else None
+        resuming.note_begun(self._jobs.sweep, self._jobs.begun._replace(jobs=known))
         returns: list[JobReturn] = []
         try:
             while waiting:
