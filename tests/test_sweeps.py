@@ -169,7 +169,31 @@ def test_a_job_that_cannot_be_composed_is_told_as_before(capsys, outputs):
     assert main(["-m", *TOY, "seed=0,1", "sampler.nope=1"]) == 2
     err = capsys.readouterr().err
     assert "sampler.nope" in err
-    assert not list(outputs.rglob("summary.json"))
+    assert err.count("\n") == 1
+    assert not outputs.exists()
+
+
+def test_a_refusal_before_any_job_leaves_alone_what_was_there(outputs, capsys):
+    assert main(["-m", *TOY, "acceptance=stochastic"]) == 0
+    before = state(outputs)
+    folder = outputs / "mine"
+    for words in (["acceptance=nope,stochastic"], ["acceptance=stochastic,nope", f"hydra.sweep.dir='{folder}/a/b'"]):
+        capsys.readouterr()
+        assert main(["-m", *TOY, *words]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("specfw: acceptance must be one of: ")
+        assert err.count("\n") == 1
+        assert not folder.exists()
+        assert state(outputs) == before
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    assert main(["-m", *TOY, "acceptance=nope,stochastic", f"hydra.sweep.dir='{folder}'"]) == 2
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_what_ran_before_a_refusal_is_counted(sweep, capsys):
+    assert main(["-m", *TOY, "acceptance=stochastic,nope", "hydra.sweeper.max_batch_size=1"]) == 2
+    assert f"specfw: sweep: 1 finished, 0 failed: {sweep()}\n" in capsys.readouterr().err
 
 
 # --- models -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ class Course:
     """How a sweep went.
 
     Attributes:
-        folder: of the sweep, None before it has one.
+        folder: of the sweep, None before anything of it was begun.
         finished: jobs that finished.
         before: jobs that had finished before.
         interrupted: jobs that an interrupt ended.

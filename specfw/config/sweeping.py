@@ -13,7 +13,7 @@ from specfw.config import resuming, running
 from specfw.config.composing import plain
 from specfw.config.course import Course
 from specfw.config.failures import JobError, JobInterrupt, described, interruptible, status
-from specfw.config.holding import held
+from specfw.config.holding import LOCK, held
 from specfw.config.jobs import Job, Jobs, consecutive
 from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
@@ -26,6 +26,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+
+_OF_HYDRA = "multirun.yaml"
 
 
 def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume: Path | None) -> int:
@@ -72,8 +74,10 @@ def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: 
         del plugins.instantiate_launcher
         launcher = plugins.instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
         folder = Path(str(config.hydra.sweep.dir)).absolute()
+        new = [one for one in (folder, *folder.parents) if not one.exists()]
         hold.enter_context(held(folder, resuming.KEY if resume else "hydra.sweep.dir"))
-        course.folder, course.earlier = folder, sweep.earlier
+        hold.callback(lambda: _unmake(new) if course.folder is None else None)
+        course.earlier = sweep.earlier
         jobs = Jobs(words, hydra_context.config_loader, config, folder, sweep)
         return _Overseer(launcher, jobs, course, None if resume is None else resuming.Finished(folder))
 
@@ -81,6 +85,15 @@ def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: 
     with ExitStack() as hold:
         hold.callback(vars(plugins).pop, "instantiate_launcher", None)
         yield
+
+
+def _unmake(folders: Sequence[Path]) -> None:
+    """Remove the folders that were made for a sweep of which nothing was begun, the innermost first."""
+    with suppress(OSError):
+        for folder in folders:
+            for name in (LOCK, _OF_HYDRA):
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 @final
@@ -106,6 +119,7 @@ class _Overseer(Launcher):
         others = self._finished.others if self._finished else 0
         known = len(jobs) + others if self._jobs.at_once else None
         resuming.note_begun(self._jobs.sweep, self._jobs.begun._replace(jobs=known))
+        self._course.folder = self._jobs.sweep
         returns: list[JobReturn] = []
         try:
             while waiting:
