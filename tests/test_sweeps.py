@@ -367,6 +367,25 @@ def test_a_launcher_that_dies_loses_no_count(does, sweep, capsys, monkeypatch):
     assert f"failed: {sweep()}/2: RuntimeError: a worker was killed\n" in err
 
 
+def test_jobs_that_an_interrupt_ended_in_workers_are_counted_as_such(does, sweep, capsys, monkeypatch):
+    (basic,) = (one for one in Plugins.instance().discover(Launcher) if one.__name__ == "BasicLauncher")
+    launch = basic.launch
+
+    def interrupted(self, jobs, initial_job_idx):
+        launch(self, jobs[:2], initial_job_idx)
+        for name in "23":
+            (sweep() / name).mkdir()
+            (sweep() / name / "error.txt").write_text("interrupted\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(basic, "launch", interrupted)
+    monkeypatch.setattr(Jobs, "in_order", False)
+    assert main(does("task.bad=[1]", "seed=range(5)")) == 130
+    err = capsys.readouterr().err
+    assert f"sweep: 1 finished, 1 failed, 2 interrupted, 1 not run: {sweep()}\n" in err
+    assert err.count("failed: ") == 1
+
+
 def test_a_job_that_cannot_be_begun_does_not_lose_the_others(does, sweep, monkeypatch, capsys):
     long = "9" * 256
     words = does("task.bad=[0]", f"seed=0,{long},1,2", "hydra.sweep.subdir='of ${seed}'")

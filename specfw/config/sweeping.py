@@ -167,10 +167,12 @@ class _Overseer(Launcher):
             folder = job.folder or self._jobs.folder(self._jobs.composed(job))
             if resuming.finished(folder) is not None:
                 self._course.finished += 1
-            elif (said := resuming.failed(folder)) is not None:
-                self._course.failed[folder] = JobError(status(error), said)
-            else:
+            elif (said := resuming.failed(folder)) is None:
                 left[folder] = job
+            elif isinstance(error, KeyboardInterrupt) and said == described(error):  # it reached workers as well
+                self._course.interrupted += 1
+            else:
+                self._course.failed[folder] = JobError(status(error), said)
         return left
 
     def _left(self, jobs: Sequence[Job], finished: resuming.Finished) -> list[list[Job]]:
