@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import time
 from contextlib import contextmanager
@@ -648,6 +649,55 @@ def test_sources_must_be_folders_with_something_to_read(tmp_path, records, comma
     found = command(records.folder)
     assert found.status == 2
     assert "1: unfinished" in found.err
+
+
+# --- sweeps that miss jobs --------------------------------------------------------------------------------------
+
+
+def begun(folder, **said):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps({"words": ["-m"], "blas": "reference", "threads": 1, **said}))
+
+
+def test_a_sweep_that_misses_jobs_is_told_once(records, command, monkeypatch):
+    for place in range(3):
+        (records.add(f"killed/{place}") / "job.json").write_text("{}")
+    unfinished(records.add("killed/3"))
+    failed("seed must be another\n")(records.add("killed/4"))
+    begun(records.folder / "killed", jobs=8)
+    (records.add("within/killed/0") / "job.json").write_text("{}")
+    begun(records.folder / "within", jobs=1)  # whose job lies in a sweep within it
+    begun(records.folder / "within" / "killed", jobs=1)
+    monkeypatch.chdir(records.folder.parent)
+    found = command(records.folder.name)
+    hint = "to go on: task.resume=records"
+    assert " problems=4\n" in found.out
+    assert f"killed: sweep: 3 of 8 jobs have finished; {hint}/killed\n" in found.err
+    assert f"within: sweep: 0 of 1 jobs have finished; {hint}/within\n" in found.err
+    assert found.err.count("jobs have finished") == 2
+    # under two sources it counts once, and a folder of any name can be pasted
+    spaced = records.folder.rename(records.folder.with_name("a b"))
+    told = [one for one in gather([str(spaced), str(spaced / "killed")]).problems if "8 jobs" in one.sentence]
+    (line,) = [one.sentence.partition("to go on: ")[2] for one in told]
+    assert shlex.split(line) == [f"task.resume='{spaced / 'killed'}'"]
+
+
+@pytest.mark.parametrize("said", [{}, {"jobs": None}, {"jobs": 2}, {"jobs": 3}], ids=str)
+def test_a_sweep_of_which_nothing_is_missing_or_known_is_not_told(said, records):
+    for place in range(2):
+        (records.add(f"sweep/{place}") / "job.json").write_text("{}")
+    failed("seed must be another\n")(records.add("sweep/2"))
+    begun(records.folder / "sweep", **said)
+    assert sentences(records.study()) == {"sweep/2": "failed: seed must be another"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("{", "sweep.json must be JSON"), ('{"jobs": "many"}', "jobs must be an integer in [0, ")]
+)
+def test_a_broken_note_of_a_sweep_is_told(text, told, records):
+    records.add("sweep/0")
+    (records.folder / "sweep" / "sweep.json").write_text(text)
+    assert sentences(records.study())["sweep"].startswith(told)
 
 
 # --- other records ----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import fcntl
 import gc
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -11,7 +12,7 @@ import weakref
 from pathlib import Path
 
 import specfw
-from specfw import registry
+from specfw import experiment, registry
 from specfw.__main__ import main
 from specfw.config import composing, overrides, resuming, running
 from specfw.config.course import Course
@@ -168,7 +169,31 @@ def test_a_job_that_cannot_be_composed_is_told_as_before(capsys, outputs):
     assert main(["-m", *TOY, "seed=0,1", "sampler.nope=1"]) == 2
     err = capsys.readouterr().err
     assert "sampler.nope" in err
-    assert not list(outputs.rglob("summary.json"))
+    assert err.count("\n") == 1
+    assert not outputs.exists()
+
+
+def test_a_refusal_before_any_job_leaves_alone_what_was_there(outputs, capsys):
+    assert main(["-m", *TOY, "acceptance=stochastic"]) == 0
+    before = state(outputs)
+    folder = outputs / "mine"
+    for words in (["acceptance=nope,stochastic"], ["acceptance=stochastic,nope", f"hydra.sweep.dir='{folder}/a/b'"]):
+        capsys.readouterr()
+        assert main(["-m", *TOY, *words]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("specfw: acceptance must be one of: ")
+        assert err.count("\n") == 1
+        assert not folder.exists()
+        assert state(outputs) == before
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    assert main(["-m", *TOY, "acceptance=nope,stochastic", f"hydra.sweep.dir='{folder}'"]) == 2
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_what_ran_before_a_refusal_is_counted(sweep, capsys):
+    assert main(["-m", *TOY, "acceptance=stochastic,nope", "hydra.sweeper.max_batch_size=1"]) == 2
+    assert f"specfw: sweep: 1 finished, 0 failed: {sweep()}\n" in capsys.readouterr().err
 
 
 # --- models -----------------------------------------------------------------------------------------------------
@@ -268,8 +293,45 @@ def test_a_check_that_failed_is_a_failed_job(does, sweep, capsys):
 def test_an_interrupt_counts_what_ran(does, sweep, capsys):
     assert main(does("task.bad=[2]", "task.kind=interrupt", "seed=0,1,2,3")) == 130
     err = capsys.readouterr().err
-    assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
+    assert f"specfw: sweep: 2 finished, 0 failed, 1 interrupted, 1 not run: {sweep()}\n" in err
     assert err.endswith("specfw: interrupted\n")
+
+
+def test_a_job_that_was_interrupted_is_counted_by_itself_and_runs_again(sweep, monkeypatch, capsys):
+    def interrupted(self, *arguments):
+        decode(self, *arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    decode = experiment._Run.decode
+    words = ["-m", *TOY, "seed=0,1,2", "acceptance=stochastic"]
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment._Run, "decode", interrupted)
+        assert main(words) == 130
+    err = capsys.readouterr().err
+    assert json.loads((sweep() / "0" / "summary.json").read_text())["interrupted"] is True
+    assert f"specfw: sweep: 0 finished, 0 failed, 1 interrupted, 2 not run: {sweep()}\n" in err
+    assert "specfw: to go on: " in err
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert f"specfw: sweep: 3 finished, 0 failed: {sweep()}\n" in capsys.readouterr().err
+    assert [numbers["interrupted"] for numbers, _ in table(sweep()).values()] == [False] * 3
+
+
+def test_the_last_job_that_an_interrupt_ends_leaves_something_to_go_on_with(does, sweep, capsys):
+    assert main(does("task.bad=[1]", "task.kind=interrupt", "seed=0,1")) == 130
+    err = capsys.readouterr().err
+    assert f"specfw: sweep: 1 finished, 0 failed, 1 interrupted: {sweep()}\n" in err
+    assert "specfw: to go on: " in err
+
+
+def test_a_job_that_finished_before_an_interrupt_reached_it_is_finished(does, sweep, monkeypatch, capsys):
+    def noted(folder, digest):
+        note(folder, digest)
+        signal.raise_signal(signal.SIGINT)
+
+    note = resuming.note_finished
+    monkeypatch.setattr(resuming, "note_finished", noted)
+    assert main(does("seed=0,1")) == 130
+    assert f"specfw: sweep: 1 finished, 0 failed, 1 not run: {sweep()}\n" in capsys.readouterr().err
 
 
 def test_a_signal_is_counted_once_whatever_becomes_of_it(does, sweep, monkeypatch, capsys):
@@ -282,7 +344,7 @@ def test_a_signal_is_counted_once_whatever_becomes_of_it(does, sweep, monkeypatc
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(does("task.bad=[2]", "task.kind=signal", "seed=0,1,2,3")) == 130
     err = capsys.readouterr().err
-    assert f"specfw: sweep: 2 finished, 0 failed, 2 not run: {sweep()}\n" in err
+    assert f"specfw: sweep: 2 finished, 0 failed, 1 interrupted, 1 not run: {sweep()}\n" in err
     assert err.endswith("specfw: interrupted\n")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
@@ -303,6 +365,25 @@ def test_a_launcher_that_dies_loses_no_count(does, sweep, capsys, monkeypatch):
     assert f"sweep: 1 finished, 2 failed: {sweep()}\n" in err
     assert f"failed: {sweep()}/1: seed must be another, got 1\n" in err
     assert f"failed: {sweep()}/2: RuntimeError: a worker was killed\n" in err
+
+
+def test_jobs_that_an_interrupt_ended_in_workers_are_counted_as_such(does, sweep, capsys, monkeypatch):
+    (basic,) = (one for one in Plugins.instance().discover(Launcher) if one.__name__ == "BasicLauncher")
+    launch = basic.launch
+
+    def interrupted(self, jobs, initial_job_idx):
+        launch(self, jobs[:2], initial_job_idx)
+        for name in "23":
+            (sweep() / name).mkdir()
+            (sweep() / name / "error.txt").write_text("interrupted\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(basic, "launch", interrupted)
+    monkeypatch.setattr(Jobs, "in_order", False)
+    assert main(does("task.bad=[1]", "seed=range(5)")) == 130
+    err = capsys.readouterr().err
+    assert f"sweep: 1 finished, 1 failed, 2 interrupted, 1 not run: {sweep()}\n" in err
+    assert err.count("failed: ") == 1
 
 
 def test_a_job_that_cannot_be_begun_does_not_lose_the_others(does, sweep, monkeypatch, capsys):
@@ -365,6 +446,29 @@ def test_what_has_finished_is_skipped_and_untouched(sweep, capsys):
     assert main([f"task.resume='{folder}'"]) == 0  # and when nothing is left
     assert "sweep: 0 finished, 0 failed, 3 finished before" in capsys.readouterr().err
     assert table(folder) == undisturbed
+
+
+def test_jobs_that_are_left_keep_their_numbers(does, sweep, capsys):
+    assert main(does("seed=range(8)")) == 0
+    for name in "126":
+        (sweep() / name / "job.json").unlink()
+    capsys.readouterr()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    err = capsys.readouterr().err
+    logged = dict(re.findall(r"\t#(\d+) : .*seed=(\d+)", err))
+    assert logged == {"1": "1", "2": "2", "6": "6"}
+    assert err.count("Launching") == 2  # 1 and 2 together
+
+
+def test_a_launcher_of_many_workers_is_given_all_that_is_left_at_once(does, sweep, monkeypatch, capsys):
+    assert main(does("seed=range(4)")) == 0
+    for name in "02":
+        (sweep() / name / "job.json").unlink()
+    monkeypatch.setattr(Jobs, "in_order", False)
+    capsys.readouterr()
+    assert main([f"task.resume='{sweep()}'"]) == 0
+    assert capsys.readouterr().err.count("Launching 2 jobs") == 1
+    assert [path.parent.name for path in sorted(sweep().rglob("job.json"))] == ["0", "1", "2", "3"]
 
 
 def test_the_same_words_go_on_as_well(sweep, capsys):
@@ -438,6 +542,53 @@ def test_another_configuration_goes_beside_what_has_finished(sweep, monkeypatch,
     assert rules == {**dict.fromkeys("012", "sampler-match"), **dict.fromkeys(("0-2", "1-2", "2-2"), "stochastic")}
 
 
+def noted(folder):
+    return json.loads((folder / "sweep.json").read_text())["jobs"]
+
+
+def test_a_sweep_notes_how_many_records_it_will_have(does, sweep, monkeypatch, capsys):
+    words = [*does("task.bad=[1]", "task.kind=interrupt"), "seed=range(4)"]
+    assert main(words) == 130
+    assert noted(sweep()) == 4
+    assert main([f"task.resume='{sweep()}'"]) == 130
+    assert noted(sweep()) == 4
+    monkeypatch.setenv("MENDED", "1")
+    assert main([*words[:-1], "seed=range(5)", f"task.resume='{sweep()}'"]) == 0
+    assert noted(sweep()) == 5
+    assert main([*words[:-1], "seed=4,5", f"task.resume='{sweep()}'"]) == 0
+    assert noted(sweep()) == len(list(sweep().rglob("job.json"))) == 6  # with those that the words no longer name
+
+
+def test_a_sweep_in_batches_does_not_know_how_many_jobs_it_has(does, sweep):
+    assert main(does("seed=0,1,2", "hydra.sweeper.max_batch_size=2")) == 0
+    assert noted(sweep()) is None
+
+
+def test_a_report_tells_of_a_sweep_that_was_killed(sweep, monkeypatch, capsys):
+    class Killed(BaseException):
+        pass
+
+    def run(self, tree, folder):
+        if folder.name == "2":
+            raise Killed
+        return known(self, tree, folder)
+
+    known = running.CommandLineJob._run
+    with monkeypatch.context() as patched:
+        patched.setattr(running.CommandLineJob, "_run", run)
+        assert main(["-m", *TOY, "seed=range(5)"]) == 70
+    folder = sweep()
+    capsys.readouterr()
+    assert main(["task=report", f"task.source=['{folder}']"]) == 0
+    out, err = capsys.readouterr()
+    assert " problems=1\n" in out
+    assert f"sweep: 2 of 5 jobs have finished; to go on: {shlex.quote(f'task.resume={quoted(folder)}')}\n" in err
+    assert main([f"task.resume='{folder}'"]) == 0
+    capsys.readouterr()
+    assert main(["task=report", f"task.source=['{folder}']"]) == 0
+    assert " problems=0\n" in capsys.readouterr().out
+
+
 def test_equal_jobs_are_as_many_as_they_were(sweep, capsys):
     assert main(["-m", *TOY, "seed=0,0,1"]) == 0
     undisturbed = table(sweep())
@@ -459,7 +610,7 @@ def test_a_configuration_that_reads_its_jobs_number_keeps_it(sweep, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(running.CommandLineJob, "_run", lambda *_: signal.raise_signal(signal.SIGINT))
         assert main([f"task.resume='{sweep()}'"]) == 130
-    assert "sweep: 0 finished, 0 failed, 2 finished before, 2 not run" in capsys.readouterr().err
+    assert "sweep: 0 finished, 0 failed, 2 finished before, 1 interrupted, 1 not run" in capsys.readouterr().err
     assert main([f"task.resume='{sweep()}'"]) == 0
     assert "2 of 4 jobs" in capsys.readouterr().err
     assert table(sweep()) == undisturbed

@@ -15,10 +15,11 @@ class Course:
     """How a sweep went.
 
     Attributes:
-        folder: of the sweep, None before it has one.
+        folder: of the sweep, None before anything of it was begun.
         finished: jobs that finished.
         before: jobs that had finished before.
-        unrun: jobs that an interrupt left.
+        interrupted: jobs that an interrupt ended.
+        unrun: jobs that it left.
         earlier: words of the sweep that others have replaced.
         failed: what went wrong, by the folders of the jobs it went wrong in.
     """
@@ -26,6 +27,7 @@ class Course:
     folder: Path | None = None
     finished: int = 0
     before: int = 0
+    interrupted: int = 0
     unrun: int = 0
     earlier: tuple[tuple[str, ...], ...] = ()
     failed: dict[Path, JobError] = field(default_factory=dict)
@@ -35,11 +37,12 @@ class Course:
         if self.folder is None:
             return
         counts = {"finished": self.finished, "failed": len(self.failed)}
-        counts |= {word: n for word, n in (("finished before", self.before), ("not run", self.unrun)) if n}
+        more = {"finished before": self.before, "interrupted": self.interrupted, "not run": self.unrun}
+        counts |= {word: count for word, count in more.items() if count}
         said = ", ".join(f"{count} {word}" for word, count in counts.items())
         lines = [f"sweep: {said}: {self.folder}"]
         lines += [f"failed: {folder}: {error.text.splitlines()[-1]}" for folder, error in self.failed.items()]
-        if self.failed or self.unrun:
+        if self.failed or self.interrupted or self.unrun:
             lines.append(f"to go on: {_command(self.folder)}")
         lines += [
             f"replaced words, whose other jobs are not counted: {_command(self.folder, *words)}"

@@ -5,6 +5,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -28,6 +29,18 @@ class JobError(Exception):
         super().__init__(status, text)
         self.status = status
         self.text = text
+
+
+class JobInterrupt(KeyboardInterrupt):
+    """An interrupt that reached a job in this process.
+
+    Attributes:
+        folder: of the job.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
 
 
 def status(error: BaseException) -> int:

@@ -52,6 +52,11 @@ class Jobs:
         """Whether they run one after the other in this process, and no result is needed."""
         return self.basic and str(self.config.hydra.launcher._target_).endswith(f".{BasicLauncher.__name__}")
 
+    @property
+    def at_once(self) -> bool:
+        """Whether all of them are launched together."""
+        return self.basic and OmegaConf.select(self.config, "hydra.sweeper.max_batch_size") is None
+
     def composed(self, job: Job) -> DictConfig:
         """The configuration of a job, as its launcher will compose it."""
         tree: DictConfig = self.loader.load_sweep_config(self.config, list(job.lines))

@@ -25,12 +25,14 @@ class Begun(NamedTuple):
         blas: that multiplied.
         threads: of the BLAS.
         earlier: words that others have replaced since.
+        jobs: how many finished records the folder has when nothing is missing; None where that is not known.
     """
 
     words: tuple[str, ...]
     blas: str
     threads: int | None
     earlier: tuple[tuple[str, ...], ...] = ()
+    jobs: int | None = None
 
     def gone_on_with(self, now: "Begun") -> "Begun":
         """The sweep under the words of `now`; its own are kept among the earlier ones.
@@ -142,6 +144,11 @@ class Finished:
             folder.resolve(): digest for folder in folders if (digest := finished(folder)) is not None
         }
         self._counted: set[Path] = set()
+
+    @property
+    def others(self) -> int:
+        """How many of them counted for no job."""
+        return len(self._digests) - len(self._counted)
 
     def at(self, folder: Path) -> bool:
         """Whether a job has finished in `folder`, whichever it was."""

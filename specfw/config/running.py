@@ -13,7 +13,7 @@ from specfw import backend, registry
 from specfw.config import resuming
 from specfw.config.checks import Checked, checked
 from specfw.config.composing import plain
-from specfw.config.failures import JobError, described, interruptible, status
+from specfw.config.failures import JobError, JobInterrupt, described, interruptible, status
 from specfw.config.overrides import Words
 from specfw.config.workers import Origin, origin, settle
 from specfw.errors import FailedCheckError
@@ -94,6 +94,7 @@ class CommandLineJob:
 
         Raises:
             JobError: a job of a sweep failed; the others go on.
+            JobInterrupt: an interrupt ended the job, and the sweep with it.
             SystemExit: the one job of a run failed.
         """
         folder = Path(HydraConfig.get().runtime.output_dir)
@@ -113,7 +114,8 @@ class CommandLineJob:
                 return self._run(tree, folder)
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) and self.began.is_here():
-                raise  # ends the sweep; in a worker, whose scheduler may end it, one job
+                # ends the sweep; in a worker, whose scheduler may end it, one job
+                raise JobInterrupt(folder) from error
             # whatever it is, the folder says it and other jobs run on
             failure = JobError(status(error), described(error))
             with suppress(OSError):  # a folder that is full or gone does not hide what went wrong

@@ -12,8 +12,8 @@ from specfw import backend
 from specfw.config import resuming, running
 from specfw.config.composing import plain
 from specfw.config.course import Course
-from specfw.config.failures import JobError, described, interruptible, status
-from specfw.config.holding import held
+from specfw.config.failures import JobError, JobInterrupt, described, interruptible, status
+from specfw.config.holding import LOCK, held
 from specfw.config.jobs import Job, Jobs, consecutive
 from specfw.config.loading import JobsLoader
 from specfw.config.overrides import Words
@@ -26,6 +26,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+
+_OF_HYDRA = "multirun.yaml"
 
 
 def sweep(hydra: Hydra, primary: str, words: Words, given: Sequence[str], resume: Path | None) -> int:
@@ -72,8 +74,10 @@ def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: 
         del plugins.instantiate_launcher
         launcher = plugins.instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
         folder = Path(str(config.hydra.sweep.dir)).absolute()
+        new = [one for one in (folder, *folder.parents) if not one.exists()]
         hold.enter_context(held(folder, resuming.KEY if resume else "hydra.sweep.dir"))
-        course.folder, course.earlier = folder, sweep.earlier
+        hold.callback(lambda: _unmake(new) if course.folder is None else None)
+        course.earlier = sweep.earlier
         jobs = Jobs(words, hydra_context.config_loader, config, folder, sweep)
         return _Overseer(launcher, jobs, course, None if resume is None else resuming.Finished(folder))
 
@@ -81,6 +85,15 @@ def _overseen(words: Words, sweep: resuming.Begun, resume: Path | None, course: 
     with ExitStack() as hold:
         hold.callback(vars(plugins).pop, "instantiate_launcher", None)
         yield
+
+
+def _unmake(folders: Sequence[Path]) -> None:
+    """Remove the folders that were made for a sweep of which nothing was begun, the innermost first."""
+    with suppress(OSError):
+        for folder in folders:
+            for name in (LOCK, _OF_HYDRA):
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 @final
@@ -103,7 +116,10 @@ class _Overseer(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         jobs = [Job(initial_job_idx + place, tuple(lines)) for place, lines in enumerate(job_overrides)]
         waiting = deque([jobs] if self._finished is None else self._left(jobs, self._finished))
-        resuming.note_begun(self._jobs.sweep, self._jobs.begun)
+        others = self._finished.others if self._finished else 0
+        known = len(jobs) + others if self._jobs.at_once else None
+        resuming.note_begun(self._jobs.sweep, self._jobs.begun._replace(jobs=known))
+        self._course.folder = self._jobs.sweep
         returns: list[JobReturn] = []
         try:
             while waiting:
@@ -121,7 +137,9 @@ class _Overseer(Launcher):
         except BaseException as error:
             left = self._count_folders(jobs, error)
             if not isinstance(error, Exception):
-                course.unrun += len(left)
+                ended = isinstance(error, JobInterrupt) and error.folder.resolve() in map(Path.resolve, left)
+                course.interrupted += ended
+                course.unrun += len(left) - ended
                 raise
             if self._jobs.in_order and len(jobs) > 1:  # one that cannot be begun is found, and the others run
                 waiting.extendleft([job] for job in reversed(list(left.values())))
@@ -149,10 +167,12 @@ class _Overseer(Launcher):
             folder = job.folder or self._jobs.folder(self._jobs.composed(job))
             if resuming.finished(folder) is not None:
                 self._course.finished += 1
-            elif (said := resuming.failed(folder)) is not None:
-                self._course.failed[folder] = JobError(status(error), said)
-            else:
+            elif (said := resuming.failed(folder)) is None:
                 left[folder] = job
+            elif isinstance(error, KeyboardInterrupt) and said == described(error):  # it reached workers as well
+                self._course.interrupted += 1
+            else:
+                self._course.failed[folder] = JobError(status(error), said)
         return left
 
     def _left(self, jobs: Sequence[Job], finished: resuming.Finished) -> list[list[Job]]:
@@ -167,8 +187,9 @@ class _Overseer(Launcher):
         sys.stderr.write(f"specfw: {resuming.KEY}: {len(done)} of {len(jobs)} jobs have finished before\n")
         taken: set[Path] = set()
         left = [self._placed(job, own[job], finished, taken) for job in jobs if job not in done]
-        numbered = any("${hydra" in repr(plain(trees[job], self._jobs.words)) for job in jobs)
-        return consecutive(left) if numbered else [left] if left else []
+        # Hydra counts on from the first number of a launch, so only in runs of numbers is each job's its own
+        own_numbers = self._jobs.in_order or any("${hydra" in repr(plain(trees[job], self._jobs.words)) for job in jobs)
+        return consecutive(left) if own_numbers else [left] if left else []
 
     def _own_folder(self, tree: DictConfig) -> Path:
         """Where a job writes, which may be emptied before it runs again."""

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from specfw.study.gathered import Problem
 
 OTHERS = {name: f"{name}.json" for name in ("audit", "proof", "benchmark", "benchmark_rules")}
 FAILED = "error.txt"
+SWEEP, JOB = "sweep.json", "job.json"
 MARKS = {SUMMARY, EVENTS, TOKENS, FAILED, *(f".{name}.part" for name in (SUMMARY, EVENTS, TOKENS)), *OTHERS.values()}
 
 
@@ -28,8 +30,26 @@ class Found(NamedTuple):
     files: frozenset[str]
 
 
-def find(sources: Sequence[str], leave_out: Path | None = None) -> tuple[list[Found], list[Problem]]:
-    """Every record at or beneath the sources once, `2` before `10`, and the folders that cannot be looked into.
+class Sweep(NamedTuple):
+    """The folder of a sweep.
+
+    Attributes:
+        folder: where it is.
+        name: as of a record.
+        named: the folder as the sources spell it.
+        finished: jobs in it that have finished.
+        failed: jobs in it that have failed.
+    """
+
+    folder: Path
+    name: str
+    named: Path
+    finished: int = 0
+    failed: int = 0
+
+
+def find(sources: Sequence[str], leave_out: Path | None = None) -> tuple[list[Found], list[Sweep], list[Problem]]:
+    """Every record at or beneath the sources once, `2` before `10`, sweeps, and folders that cannot be looked into.
 
     Links to folders are not followed beneath a source, nor are folders whose name begins with a dot.
 
@@ -43,15 +63,35 @@ def find(sources: Sequence[str], leave_out: Path | None = None) -> tuple[list[Fo
     tops = [_folder(source) for source in sources]
     common = Path(os.path.commonpath(tops))
     found: dict[Path, Found] = {}
+    sweeps: dict[Path, Sweep] = {}
+    ended: dict[Path, str] = {}
     problems: dict[Path, Problem] = {}
-    for top in tops:
+    for source, top in zip(sources, tops, strict=True):
         for folder, files in _walk(top, leave_out):
             name = _name(folder, common)
             if isinstance(files, OSError):
                 problems[folder] = Problem(name, f"the folder cannot be read: {files.strerror}")
-            elif files:
-                found[folder] = Found(folder, name, files)
-    return [found[folder] for folder in sorted(found, key=_natural)], list(problems.values())
+                continue
+            if files & MARKS:
+                found[folder] = Found(folder, name, files & MARKS)
+            if SWEEP in files:
+                sweeps[folder] = Sweep(folder, name, Path(source).expanduser() / folder.relative_to(top))
+            if files & {JOB, FAILED}:
+                ended[folder] = FAILED if FAILED in files else JOB
+    in_order = [found[folder] for folder in sorted(found, key=_natural)]
+    return in_order, _counted(sweeps, ended), list(problems.values())
+
+
+def _counted(sweeps: Mapping[Path, Sweep], ended: Mapping[Path, str]) -> list[Sweep]:
+    """The sweeps, each with the jobs that ended in it and in no sweep within it."""
+    counts = Counter(
+        (next((above for above in (folder, *folder.parents) if above in sweeps), None), how)
+        for folder, how in ended.items()
+    )
+    return [
+        sweeps[folder]._replace(finished=counts[folder, JOB], failed=counts[folder, FAILED])
+        for folder in sorted(sweeps, key=_natural)
+    ]
 
 
 def _folder(source: str) -> Path:
@@ -62,7 +102,7 @@ def _folder(source: str) -> Path:
 
 
 def _walk(top: Path, leave_out: Path | None) -> Iterator[tuple[Path, frozenset[str] | OSError]]:
-    """Folders with the marks they hold, or the error that hides them."""
+    """Folders with the names they hold, or the error that hides them."""
     left = [top]
     while left:
         folder = left.pop()
@@ -72,7 +112,7 @@ def _walk(top: Path, leave_out: Path | None) -> Iterator[tuple[Path, frozenset[s
         except OSError as error:
             yield folder, error
             continue
-        yield folder, frozenset(name for name, _ in seen) & MARKS
+        yield folder, frozenset(name for name, _ in seen)
         inner = (folder / name for name, is_dir in seen if is_dir and not name.startswith("."))
         left += [path for path in inner if path != leave_out]
 

@@ -1,17 +1,19 @@
 """From folders to a study: everything that can be read, and one sentence for everything that cannot."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from specfw.recording import EVENTS, SUMMARY, TOKENS
 from specfw.study.columns import varying
-from specfw.study.escaping import one_line, shortened
-from specfw.study.finding import FAILED, OTHERS, Found, find
+from specfw.study.escaping import one_line, shortened, word
+from specfw.study.finding import FAILED, OTHERS, SWEEP, Found, Sweep, find
 from specfw.study.gathered import Other, Problem, Run, Study
-from specfw.study.loading import breaks_off, words
+from specfw.study.loading import breaks_off, mapping, words
 from specfw.study.others import read_other
 from specfw.study.pooling import is_whole, what_ran
 from specfw.study.reading import read
+from specfw.study.values import count
 
 _LONGEST = 300
 """Characters of a sentence."""
@@ -27,11 +29,12 @@ def gather(sources: Sequence[str], leave_out: Path | None = None) -> Study:
     Raises:
         ValueError: a source is no folder, or nothing in them could be read.
     """
-    found, problems = find(sources, leave_out)
+    found, sweeps, problems = find(sources, leave_out)
     entries = [entry for one in found for entry in _entries(one)]
     runs = tuple(entry for entry in entries if isinstance(entry, Run))
     others = tuple(entry for entry in entries if isinstance(entry, Other))
     problems += [entry for entry in entries if isinstance(entry, Problem)]
+    problems += [told for sweep in sweeps for told in _missing(sweep)]
     if not runs and not others:
         first = f"; {problems[0].name}: {problems[0].sentence}" if problems else ""
         raise ValueError(f"task.source must hold a record that can be read, got {', '.join(sources)}{first}")
@@ -81,6 +84,18 @@ def _about(run: Run, found: Found) -> Iterator[Problem]:
     for name in (EVENTS, TOKENS):
         if name in found.files and breaks_off(found.folder / name):
             yield problem(run.name, f"{name} ends in half a line")
+
+
+def _missing(sweep: Sweep) -> Iterator[Problem]:
+    """That jobs of a sweep have neither finished nor failed; a failed one is told by itself."""
+    try:
+        jobs = count(mapping(sweep.folder / SWEEP), "jobs")
+    except (ValueError, RecursionError) as error:
+        yield problem(sweep.name, str(error))
+        return
+    if jobs is not None and sweep.finished + sweep.failed < jobs:
+        to_go_on = f"to go on: {shlex.quote(f'task.resume={word(sweep.named)}')}"
+        yield problem(sweep.name, f"sweep: {sweep.finished} of {jobs} jobs have finished; {to_go_on}")
 
 
 def _repeated(runs: Sequence[Run]) -> Iterator[Problem]:
