@@ -661,11 +661,11 @@ def begun(folder, **said):
 
 def test_a_sweep_that_misses_jobs_is_told_once(records, command, monkeypatch):
     for place in range(3):
-        (records.add(f"killed/{place}") / "job.json").write_text("{}")
+        (records.add(f"killed/{place}", seed=place) / "job.json").write_text("{}")
     unfinished(records.add("killed/3"))
     failed("seed must be another\n")(records.add("killed/4"))
     begun(records.folder / "killed", jobs=8)
-    (records.add("within/killed/0") / "job.json").write_text("{}")
+    (records.add("within/killed/0", seed=9) / "job.json").write_text("{}")
     begun(records.folder / "within", jobs=1)  # whose job lies in a sweep within it
     begun(records.folder / "within" / "killed", jobs=1)
     monkeypatch.chdir(records.folder.parent)
@@ -685,7 +685,7 @@ def test_a_sweep_that_misses_jobs_is_told_once(records, command, monkeypatch):
 @pytest.mark.parametrize("said", [{}, {"jobs": None}, {"jobs": 2}, {"jobs": 3}], ids=str)
 def test_a_sweep_of_which_nothing_is_missing_or_known_is_not_told(said, records):
     for place in range(2):
-        (records.add(f"sweep/{place}") / "job.json").write_text("{}")
+        (records.add(f"sweep/{place}", seed=place) / "job.json").write_text("{}")
     failed("seed must be another\n")(records.add("sweep/2"))
     begun(records.folder / "sweep", **said)
     assert sentences(records.study()) == {"sweep/2": "failed: seed must be another"}
