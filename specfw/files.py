@@ -1,6 +1,10 @@
-"""Files that are there whole or not at all. Standard library only."""
+"""Files of a record: how they are called, and that they are there whole or not at all. Standard library only."""
 
 from pathlib import Path
+
+EVENTS, TOKENS, SUMMARY, CONFIG = "events.jsonl", "tokens.jsonl", "summary.json", "config.yaml"
+SWEEP, JOB, ERROR = "sweep.json", "job.json", "error.txt"
+"""Of a sweep, and of each of its jobs: how it was begun, that it finished, what went wrong."""
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 from specfw import registry
 from specfw.backend import bind
+from specfw.files import CONFIG
 from specfw.parts import Models, Plan
 from specfw.prompts.base import Encoded
-from specfw.recording import CONFIG, Record, plain
+from specfw.recording import Record, plain
 from specfw.resolution import Choice
 
 import mlx.core as mx

@@ -14,13 +14,12 @@ from typing import Any, TextIO
 
 from specfw.acceptance.base import AcceptanceRule
 from specfw.console import animated
-from specfw.files import write_whole
+from specfw.files import EVENTS, SUMMARY, TOKENS, write_whole
 from specfw.types import Outcome
 
 import numpy as np
 import structlog
 
-EVENTS, TOKENS, SUMMARY, CONFIG = "events.jsonl", "tokens.jsonl", "summary.json", "config.yaml"
 _SHORT = 100
 _EVERY_S = 10.0
 # on a terminal these would stand in the middle of the text, and the table at the end says more

@@ -6,17 +6,25 @@ os.environ["SPECFW_BLAS"] = "reference"
 os.environ["SPECFW_BLAS_THREADS"] = "1"
 os.environ.pop("SPECFW_STOCHASTIC_ACCEPT", None)
 
+from specfw import registry
 from specfw.backend import bind
 
 bind()
 
 import mlx.core as mx  # noqa: E402 - after the BLAS is bound
+import pytest  # noqa: E402
 from screen import attach  # noqa: E402, F401 - a fixture
 
 mx.set_default_device(mx.cpu)
 
 ON_REQUEST = ("launchers", "slurm", "browser")
 """Markers of tests that need more than the test group installs: they run where -m names them."""
+
+
+@pytest.fixture(autouse=True)
+def plugins_of_a_test(monkeypatch):
+    """What a test loads is loaded for it alone: records name it, and audits ask for it."""
+    monkeypatch.setattr(registry, "_plugins", dict(registry._plugins))
 
 
 def pytest_collection_modifyitems(config, items):

@@ -6,8 +6,8 @@ import shutil
 
 from specfw.__main__ import main
 from specfw.experiment import run
+from specfw.files import EVENTS, TOKENS
 from specfw.models._toy import ToyModel
-from specfw.recording import EVENTS, TOKENS
 from specfw.verification.audit import source
 from specfw.verification.audit.auditing import Auditor
 from specfw.verification.audit.rows import scores

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from specfw.config.overrides import arguments
-from specfw.files import write_whole
+from specfw.files import ERROR, JOB, SUMMARY, SWEEP, write_whole
 from specfw.registry import require
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 KEY = "task.resume"
-SWEEP, JOB, ERROR, SUMMARY = "sweep.json", "job.json", "error.txt", "summary.json"
 _PLAIN = {"-m", "--multirun"}
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 

@@ -17,7 +17,7 @@ from specfw.config.failures import JobError, JobInterrupt, described, interrupti
 from specfw.config.overrides import Words
 from specfw.config.workers import Origin, origin, settle
 from specfw.errors import FailedCheckError
-from specfw.files import write_whole
+from specfw.files import ERROR, write_whole
 from specfw.provenance import digest_of, in_force
 from specfw.resolution import choose
 from specfw.shelf import Shelf
@@ -120,7 +120,7 @@ class CommandLineJob:
             failure = JobError(status(error), described(error))
             with suppress(OSError):  # a folder that is full or gone does not hide what went wrong
                 resuming.clear(folder)
-                write_whole(folder / resuming.ERROR, failure.text + "\n")
+                write_whole(folder / ERROR, failure.text + "\n")
             return failure
 
     def _run(self, tree: DictConfig, folder: Path) -> float | None:

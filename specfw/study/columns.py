@@ -22,12 +22,21 @@ def varying(runs: Sequence[Run]) -> tuple[str, ...]:
     A key that some runs lack is null there. Left out are what says nothing of what was run, and keys of the draft
     chain that have the value of the target's chain in every run.
     """
+    return tuple(key for key in differing(runs) if _is_compared(key) and not _follows(key, runs))
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """Every key whose value is not the same in all runs, whatever it says of them."""
     keys = dict.fromkeys(key for run in runs for key in run.settings)
-    differing = [key for key in keys if len({same(run.settings.get(key)) for run in runs}) > 1]
-    return tuple(key for key in differing if is_compared(key) and not _follows(key, runs))
+    return [key for key in keys if len({same(run.settings.get(key)) for run in runs}) > 1]
 
 
-def is_compared(key: str) -> bool:
+def compared(run: Run) -> dict[str, Leaf]:
+    """The configuration in the keys that say what was run."""
+    return {key: value for key, value in run.settings.items() if _is_compared(key)}
+
+
+def _is_compared(key: str) -> bool:
     """Whether the key says what was run: the seed, a permission and the task's own keys do not."""
     return key not in ("seed", "allow_lossy") and not key.startswith("task.")
 

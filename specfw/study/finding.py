@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from specfw.recording import EVENTS, SUMMARY, TOKENS
+from specfw.files import ERROR, EVENTS, JOB, SUMMARY, SWEEP, TOKENS
 from specfw.study.gathered import Problem
 
 OTHERS = {name: f"{name}.json" for name in ("audit", "proof", "benchmark", "benchmark_rules")}
-FAILED = "error.txt"
-SWEEP, JOB = "sweep.json", "job.json"
-MARKS = {SUMMARY, EVENTS, TOKENS, FAILED, *(f".{name}.part" for name in (SUMMARY, EVENTS, TOKENS)), *OTHERS.values()}
+MARKS = {SUMMARY, EVENTS, TOKENS, ERROR, *(f".{name}.part" for name in (SUMMARY, EVENTS, TOKENS)), *OTHERS.values()}
 
 
 class Found(NamedTuple):
@@ -76,8 +74,8 @@ def find(sources: Sequence[str], leave_out: Path | None = None) -> tuple[list[Fo
                 found[folder] = Found(folder, name, files & MARKS)
             if SWEEP in files:
                 sweeps[folder] = Sweep(folder, name, Path(source).expanduser() / folder.relative_to(top))
-            if files & {JOB, FAILED}:
-                ended[folder] = FAILED if FAILED in files else JOB
+            if files & {JOB, ERROR}:
+                ended[folder] = ERROR if ERROR in files else JOB
     in_order = [found[folder] for folder in sorted(found, key=_natural)]
     return in_order, _counted(sweeps, ended), list(problems.values())
 
@@ -89,7 +87,7 @@ def _counted(sweeps: Mapping[Path, Sweep], ended: Mapping[Path, str]) -> list[Sw
         for folder, how in ended.items()
     )
     return [
-        sweeps[folder]._replace(finished=counts[folder, JOB], failed=counts[folder, FAILED])
+        sweeps[folder]._replace(finished=counts[folder, JOB], failed=counts[folder, ERROR])
         for folder in sorted(sweeps, key=_natural)
     ]
 

@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from specfw.recording import EVENTS, SUMMARY, TOKENS
+from specfw.files import ERROR, EVENTS, SUMMARY, SWEEP, TOKENS
 from specfw.study.columns import varying
 from specfw.study.escaping import one_line, shortened, word
-from specfw.study.finding import FAILED, OTHERS, SWEEP, Found, Sweep, find
+from specfw.study.finding import OTHERS, Found, Sweep, find
 from specfw.study.gathered import Other, Problem, Run, Study
 from specfw.study.loading import breaks_off, mapping, words
 from specfw.study.others import read_other
@@ -67,10 +67,10 @@ def _entries(found: Found) -> Iterator[Run | Other | Problem]:
 
 
 def _without_summary(found: Found) -> str:
-    if FAILED not in found.files:
+    if ERROR not in found.files:
         return f"unfinished: there is no {SUMMARY}"
     try:
-        return f"failed: {words(found.folder / FAILED)}"
+        return f"failed: {words(found.folder / ERROR)}"
     except ValueError as error:
         return str(error)
 

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specfw.files import write_whole
-from specfw.recording import TOKENS
+from specfw.files import TOKENS, write_whole
 from specfw.study.gathered import Run, Study
 from specfw.study.gathering import problem
 from specfw.study.loading import is_regular

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from specfw.diagnostics.population import interval
-from specfw.study.columns import is_compared
+from specfw.study.columns import compared
 from specfw.study.gathered import Interval, Leaf, Run
 from specfw.study.intervals import wilson
 
@@ -124,8 +124,7 @@ def is_whole(run: Run) -> bool:
 
 def what_ran(run: Run) -> str:
     """The rule, the configuration without what says nothing of the run, the models and the prompts; not the seed."""
-    settings = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
-    return json.dumps([run.row.rule, settings, run.inputs], sort_keys=True)
+    return json.dumps([run.row.rule, compared(run), run.inputs], sort_keys=True)
 
 
 def _pool(runs: tuple[Run, ...]) -> Pool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from specfw.recording import EVENTS, SUMMARY
+from specfw.files import EVENTS, SUMMARY
 from specfw.study.finding import Found
 from specfw.study.gathered import PROMPTS, Interval, Leaf, Row, Run
 from specfw.study.intervals import of_record, wilson

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from specfw.recording import TOKENS
+from specfw.files import TOKENS
 from specfw.study.gathered import Run
 from specfw.study.loading import is_regular, lines
 from specfw.study.rows import ORIGINS

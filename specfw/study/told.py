@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specfw.study.columns import same, shown
+from specfw.study.columns import differing, shown
 from specfw.study.escaping import one_line, shortened, word
 from specfw.study.gathered import Run, Study
 from specfw.study.values import at, number, text
@@ -67,7 +67,7 @@ def told(study: Study) -> Told:
         *([SEED] if len({run.row.seed for run in study.runs}) > 1 else []),
     ]
     values = tuple(_values(key, study.runs) for key in varying)
-    return Told(_commands(study), values, _shared(study.runs, _differing(study.runs)), _provenance(study))
+    return Told(_commands(study), values, _shared(study.runs, set(differing(study.runs))), _provenance(study))
 
 
 def _commands(study: Study) -> tuple[str, ...]:
@@ -87,12 +87,6 @@ def _named(run: Run, sources: Sequence[str]) -> Path:
         if run.folder.is_relative_to(top):
             return Path(source) / run.folder.relative_to(top)
     return run.folder
-
-
-def _differing(runs: Sequence[Run]) -> set[str]:
-    """Every key that is not the same in all runs, whatever it says of them."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings)
-    return {key for key in keys if len({same(run.settings.get(key)) for run in runs}) > 1}
 
 
 def _differs(key: str, runs: Sequence[Run]) -> bool:

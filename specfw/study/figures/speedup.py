@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from specfw.study.columns import is_compared
+from specfw.study.columns import compared
 from specfw.study.figures.canvas import INK, MUTED, Key, canvas, label
 from specfw.study.figures.figure import (
     Figure,
@@ -120,9 +120,8 @@ def _runs(study: Study) -> Iterator[Ratio]:
 def _setting(run: Run) -> str:
     """What must be the same for two speeds to be compared: machine, seed, and all that is not of drafting."""
     pointed_at = [run.inputs.get(name) for name in ("target", PROMPTS)]
-    kept = {key: run.settings[key] for key in sorted(run.settings) if is_compared(key)}
-    kept = {key: value for key, value in kept.items() if key.partition(".")[0] not in _OF_DRAFTING}
-    return json.dumps([run.row.seed, run.row.processor, run.row.device, pointed_at, kept])
+    kept = {key: value for key, value in compared(run).items() if key.partition(".")[0] not in _OF_DRAFTING}
+    return json.dumps([run.row.seed, run.row.processor, run.row.device, pointed_at, kept], sort_keys=True)
 
 
 def _ratio(run: Run, plain: Run) -> float | None:

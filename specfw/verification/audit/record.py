@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from specfw import registry
+from specfw.files import EVENTS, SUMMARY, TOKENS
 from specfw.parts import Models
 from specfw.prompts.base import Encoded
 from specfw.provenance import digest_of
-from specfw.recording import EVENTS, SUMMARY, TOKENS, plain
+from specfw.recording import plain
 from specfw.registry import require
 from specfw.verification.audit.claim import Claim
 from specfw.verification.audit.text import Text

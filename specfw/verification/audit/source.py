@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specfw.acceptance.sampler_match import SamplerMatch
+from specfw.files import EVENTS
 from specfw.parts import Models, Plan, load, plan
-from specfw.recording import EVENTS
 from specfw.registry import require
 from specfw.shelf import Shelf
 from specfw.verification.audit import foreign, record
